@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
+from jepsen.testing.fault_handle import FaultHandle
 from jepsen.testing.record import Record, decode_record, encode_record
 from jepsen.testing.server_lease import ServerLease, own_server
 
@@ -154,6 +155,67 @@ class Cluster:
         wanted = {"leader": leader, "in_sync": in_sync, "group_stable": group_stable, "timeout": timeout}
         self._request("POST", "/waits", wanted)
 
+    def fault(self, **words: Any) -> FaultHandle:
+        """Put a fault of the protocol in force on all nodes.
+
+        `docs/testing-faults.md` has its words: `fault(api="Produce", topic=t, error="REQUEST_TIMED_OUT", times=1)`.
+        """
+        described = self._request("POST", "/faults", words)
+        path = f"/faults/{described['id']}"
+        return FaultHandle(lambda method, body: self._request(method, path, body), described, holds="hold" in words)
+
+    def requests(self, **words: Any) -> list[dict[str, Any]]:
+        """The latest requests of clients, selected by words as those of a fault: `requests(api="Produce", topic=t)`.
+
+        Each has the time `at`, the `api`, `version`, `client_id`, `address`, `node`, the parts that it is about in
+        `subjects`, and, once it is answered, its `outcome`, `latency_ms`, `errors` and the id of the `fault` that has
+        fired on it.
+        """
+        return list(self._request("POST", "/requests", words)["requests"])
+
+    def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
+        """Make an in-sync replica the leader of a partition: the one on node `to`, or the next. Returns the node."""
+        return int(self._change("move_leader", topic=topic, partition=partition, to=to)["leader"])
+
+    def move_coordinator(
+        self, group: str | None = None, transactional_id: str | None = None, to: int | None = None
+    ) -> int:
+        """Move the coordinator of a group or of a transactional id to node `to`, or the next. Returns the node."""
+        words = {"group": group, "transactional_id": transactional_id, "to": to}
+        return int(self._change("move_coordinator", **words)["coordinator"])
+
+    def start_rebalance(self, group: str) -> None:
+        """Rebalance a group that has members: another consumer joins it, and leaves."""
+        self._change("start_rebalance", group=group)
+
+    def fence_producer(self, transactional_id: str) -> int:
+        """Fence the producer of a transactional id; its open transaction is aborted. Returns the new epoch."""
+        return int(self._change("fence_producer", transactional_id=transactional_id)["epoch"])
+
+    def expire_offsets(self, group: str, topic: str | None = None) -> list[tuple[str, int]]:
+        """Remove a group's committed offsets, of a topic or of all, as at their expiration. Returns the partitions."""
+        partitions = self._change("expire_offsets", group=group, topic=topic)["partitions"]
+        return [(name, number) for name, number in partitions]
+
+    def shrink_isr(self, topic: str, partition: int = 0, *, node: int) -> FaultHandle:
+        """Keep the follower on `node` from fetching a partition, until the fault is ended.
+
+        It leaves the ISR once it has lacked a record for `replica.lag.time.max.ms`, and comes back after the end.
+        """
+        follower = f"broker-{node}-fetcher"
+        return self.fault(
+            api="Fetch", client_id=follower, topic=topic, partition=partition, error="UNKNOWN_SERVER_ERROR"
+        )
+
+    def recreate_topic(self, topic: str) -> None:
+        """Delete a topic, and create it again with the same partitions and configs, without its records."""
+        self._change("recreate_topic", topic=topic)
+
+    def advance_log_start(self, topic: str, partition: int = 0, offset: int = -1) -> int:
+        """Delete the records before an offset, or all committed ones, as retention does. Returns the first offset."""
+        words = {"topic": topic, "partition": partition, "offset": offset}
+        return int(self._change("advance_log_start", **words)["log_start_offset"])
+
     def events(self) -> list[dict[str, Any]]:
         """The events of the nodes, and the actions on them, in the order of their times."""
         events: list[dict[str, Any]] = self._request("GET", "/events")["events"]
@@ -171,6 +233,10 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _change(self, change: str, **words: object) -> dict[str, Any]:
+        answer: dict[str, Any] = self._request("POST", "/changes", {"change": change, **words})
+        return answer
 
     def _act(self, verb: str, target: dict[str, Any]) -> list[int]:
         return list(self._request("POST", "/actions", {"action": verb, **target})["nodes"])

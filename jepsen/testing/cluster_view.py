@@ -39,16 +39,22 @@ class ClusterView:
 
     async def coordinator_of(self, group: str, timeout_s: float) -> HostedNode:
         """The coordinator of a group, once one serves. The topic of the coordinators is created if it is missing."""
-        await self._create_offsets_topic(group)
+        topic, partition = await self.coordinator_partition(group, None, timeout_s)
+        return await self.leader_of(topic, partition, timeout_s)
 
-        async def look() -> HostedNode | None:
-            view = await self._ask_latest("view_coordinator", group=group)
-            if view is None or view["partition"] is None:
-                return None
-            found = await self._partition(view["topic"], view["partition"])
-            return None if found is None else self._serving(found["leader"])
+    async def coordinator_partition(
+        self, group: str | None, transactional_id: str | None, timeout_s: float
+    ) -> tuple[str, int]:
+        """The partition whose leader coordinates a group or a transactional id. The topic of groups is created."""
+        if group is not None:
+            await self._create_offsets_topic(group)
 
-        return await _until(look, f"group {group} has no coordinator that serves", timeout_s)
+        async def look() -> tuple[str, int] | None:
+            view = await self._ask_latest("view_coordinator", group=group, transactional_id=transactional_id)
+            return None if view is None or view["partition"] is None else (view["topic"], view["partition"])
+
+        of = f"transactional id {transactional_id}" if group is None else f"group {group}"
+        return await _until(look, f"the coordinators of {of} have no topic", timeout_s)
 
     async def controller(self, timeout_s: float) -> HostedNode:
         """The active controller, once one serves."""

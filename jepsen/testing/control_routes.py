@@ -14,6 +14,7 @@
     POST   /clusters/NAME/waits             {"in_sync": "orders", "timeout": 30}
     GET    /clusters/NAME/events            what nodes reported and what was done to them, in order
 
+`jepsen.testing.fault_routes` has the resources for faults of the protocol.
 A cluster that is created with `"shared_as": "name"` is made once, and lasts as long as the server.
 """
 
@@ -32,6 +33,7 @@ from jepsen.testing.actions import Action
 from jepsen.testing.cluster_view import ClusterView
 from jepsen.testing.control_server import Request
 from jepsen.testing.errors import BadRequest, ControlRefused, NotThere
+from jepsen.testing.fault_routes import begin_fault, change, list_requests, serve_fault
 from jepsen.testing.hosted_cluster import ClusterSpec, HostedCluster
 from jepsen.testing.records import read_records, write_records
 from jepsen.testing.words import Words
@@ -39,6 +41,7 @@ from jepsen.testing.words import Words
 _WAIT_S: Final = 30.0
 _SEED_BITS: Final = 32
 _PATH: Final = re.compile(r"/clusters/([\w-]+)(?:/(\w+))?")
+_FAULT_PATH: Final = re.compile(r"/clusters/([\w-]+)/faults/([\w-]+)")
 _RECORDS_PATH: Final = re.compile(r"/clusters/([\w-]+)/topics/([\w.-]+)/records", re.ASCII)
 
 
@@ -86,8 +89,12 @@ class ControlRoutes:
             return (await self._clusters.create(read_spec(Words(request.body)))).described()
         if (found := _RECORDS_PATH.fullmatch(request.path)) is not None:
             return await _serve_records(self._clusters.find(found[1]), found[2], request)
+        if (found := _FAULT_PATH.fullmatch(request.path)) is not None:
+            return await serve_fault(self._clusters.find(found[1]), found[2], request)
         if (found := _PATH.fullmatch(request.path)) is None:
             raise NotThere(f"no resource {request.path}")
+        if (request.method, found[2]) in _FAULT_ANSWERS:
+            return await _FAULT_ANSWERS[request.method, found[2]](self._clusters.find(found[1]), request.body)
         answer = _ANSWERS.get((request.method, found[2]))
         if answer is None:
             raise NotThere(f"no {request.method} {request.path}")
@@ -220,4 +227,9 @@ _ANSWERS: Final[Mapping[tuple[str, str | None], Callable[[Clusters, HostedCluste
     ("POST", "actions"): _act,
     ("POST", "waits"): _wait,
     ("GET", "events"): _list_events,
+}
+_FAULT_ANSWERS: Final[Mapping[tuple[str, str | None], Callable[[HostedCluster, object], Awaitable[object]]]] = {
+    ("POST", "changes"): change,
+    ("POST", "faults"): begin_fault,
+    ("POST", "requests"): list_requests,
 }

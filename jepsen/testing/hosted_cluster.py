@@ -14,6 +14,7 @@ from broker.cli.local_cluster import LocalNode, open_cluster
 from broker.cli.local_security import LocalSecurity, MissingCryptography
 from broker.client import Admin, ClientError, KafkaError, NewTopic
 from jepsen.testing.client_configs import client_configs
+from jepsen.testing.cluster_faults import ClusterFaults
 from jepsen.testing.errors import ActionRefused, BadRequest, NodeFailed, NotReached
 from jepsen.testing.hosted_node import HostedNode, NodeSettings, NodeState
 from jepsen.testing.zygote_link import ZygoteLink
@@ -74,7 +75,8 @@ class HostedCluster:
         self._directory = directory
         self._made_in = directory
         self._zygote = zygote
-        self._nursery = nursery
+        self.nursery = nursery
+        self.faults = ClusterFaults(self)
         self._began = time.monotonic()
         self._admin: Admin | None = None
         self._opening = trio.Lock()
@@ -162,7 +164,7 @@ class HostedCluster:
         """Run `work` with a client of the cluster, which is opened for the first one. Raises ActionRefused."""
         async with self._opening:
             if self._admin is None:
-                self._admin = await self._nursery.start(self._hold_admin)
+                self._admin = await self.nursery.start(self._hold_admin)
         try:
             await work(self._admin)
         except (ClientError, KafkaError) as error:
@@ -194,9 +196,12 @@ class HostedCluster:
     def _host(self, local: LocalNode, key: str) -> HostedNode:
         overrides = [f"{key}={value}" for key, value in {**_TEST_CONFIGS, **self.spec.config}.items()]
         settings = NodeSettings(key, overrides, self.spec.log_level, f"{self.spec.seed}/{local.node_id}")
-        return HostedNode(local, settings, self._zygote, self._nursery, self._report)
+        return HostedNode(local, settings, self._zygote, self.nursery, self._report, self.faults.words_for)
 
     def _report(self, node_id: int, message: Mapping[str, Any]) -> None:
+        if "fault" in message:
+            self.faults.update(self.nodes[node_id], message)
+            return
         if message["event"] == _ELECTED:
             epoch = message["fields"]["epoch"]
             if self.controller is None or epoch > self.controller[1]:

@@ -43,7 +43,10 @@ class NodeSettings:
 
 
 class HostedNode:
-    """`report` gets each event of the node. The tasks of its processes run in `nursery`."""
+    """`report` gets each event of the node, and each change of a fault. `faults` are those that a process begins with.
+
+    The tasks of its processes run in `nursery`.
+    """
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class HostedNode:
         zygote: ZygoteLink,
         nursery: trio.Nursery,
         report: Callable[[int, Mapping[str, Any]], None],
+        faults: Callable[[int], Mapping[str, Any]],
     ) -> None:
         self.node_id = local.node_id
         self.address = local.address
@@ -63,10 +67,11 @@ class HostedNode:
         self._zygote = zygote
         self._nursery = nursery
         self._report = report
+        self._faults = faults
         self._link: JsonLines | None = None
         self._answers: dict[int, _Answer] = {}
         self._commands = 0
-        self._launches = 0
+        self.launches = 0
         self._changed = trio.Event()
 
     @property
@@ -80,15 +85,16 @@ class HostedNode:
         self._set_state(NodeState.STARTING)
         ours, theirs = socket.socketpair()
         self._link = JsonLines(ours)
-        self._launches += 1
+        self.launches += 1
         spec = {
             "properties": self._properties,
             "overrides": self._settings.overrides,
             "output": str(self.output),
             "log_level": self._settings.log_level,
-            "seed": f"{self._settings.seed}/{self._launches}",
+            "seed": f"{self._settings.seed}/{self.launches}",
+            "faults": self._faults(self.node_id),
         }
-        self.process = await self._zygote.fork(f"{self._settings.key}-{self._launches}", spec, theirs)
+        self.process = await self._zygote.fork(f"{self._settings.key}-{self.launches}", spec, theirs)
         self._nursery.start_soon(self._follow, self.process, self._link)
 
     async def wait_serving(self) -> None:
@@ -162,7 +168,7 @@ class HostedNode:
     async def _follow(self, process: ForkedProcess, link: JsonLines) -> None:
         """Take the messages of one process until it has ended."""
         async for message in link.received():
-            if "event" in message:
+            if "event" in message or "fault" in message:
                 self._report(self.node_id, message)
             elif "serving" in message:
                 if self._link is link and self.state is NodeState.STARTING:

@@ -1,11 +1,14 @@
 """The commands that a node of a test cluster takes from the supervisor."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.coordinator.runtime.java_hash import java_hash
 from broker.node import Node
+
+# The commands by name: functions of the node and of the command's other words.
+Commands: TypeAlias = Mapping[str, Callable[..., Awaitable[Any]]]
 
 
 class CommandRefused(Exception):
@@ -48,7 +51,7 @@ def _loader(node: Node) -> Any:
     return node.loader
 
 
-COMMANDS: Final[Mapping[str, Callable[..., Awaitable[Any]]]] = {
+COMMANDS: Final[Commands] = {
     "stop": stop,
     "view_coordinator": view_coordinator,
     "view_topic": view_topic,

@@ -7,9 +7,11 @@ carries JSON lines, commands in and events out:
     supervisor -> node   {"id": 1, "command": "stop", ...}
     node -> supervisor   {"id": 1, "value": ...} or {"id": 1, "error": "..."}
                          {"event": "leader_elected", "level": "info", "at": 12.5, "fields": {...}}
+                         {"fault": "fault-1", "fired": 3, "held": 1}
                          {"serving": true}
 
-`jepsen.testing.node_commands` has the commands. The node ends at once when the socket is closed.
+`jepsen.testing.node_commands` has the commands, and `jepsen.testing.node_faults` those on faults. The node ends at once
+when the socket is closed.
 """
 
 import gc
@@ -30,8 +32,10 @@ from broker.config import KafkaConfig
 from broker.events import ALL_CATALOGUES, EVENT_KINDS
 from broker.log_levels import LogLevels
 from broker.node import Node
+from jepsen.testing.faults import filtered_dispatchers
 from jepsen.testing.json_lines import JsonLines
-from jepsen.testing.node_commands import COMMANDS, CommandRefused
+from jepsen.testing.node_commands import COMMANDS, CommandRefused, Commands
+from jepsen.testing.node_faults import NodeFaults
 from jepsen.testing.unsynced_disk import UnsyncedDisk
 from kraft.env import Env
 from kraft.events import Level
@@ -46,7 +50,7 @@ _LOST_SUPERVISOR: Final = 71
 @attrs.frozen
 class NodeSpec:
     """The request for a node: its properties file, configs that win over it, the file for its output, the level of its
-    log, and the seed of its random numbers.
+    log, the seed of its random numbers, and the faults that are in force from its first request on.
     """
 
     properties: str
@@ -54,6 +58,7 @@ class NodeSpec:
     output: str
     log_level: str
     seed: str
+    faults: Mapping[str, Mapping[str, Any]]
 
 
 def run_node(node: Mapping[str, Any], supervisor: socket.socket) -> int:
@@ -78,26 +83,30 @@ async def _run(supervisor: socket.socket, config: KafkaConfig, spec: NodeSpec) -
         printer.trace(kind, **fields)
         reporter.trace(kind, **fields)
 
-    node = Node(Env(UnsyncedDisk(), Random(spec.seed), time.time, trace), config, levels)
+    faults = NodeFaults(config.node_id, reporter.report)
+    faults.begin_all(spec.faults)
+    env = Env(UnsyncedDisk(), Random(spec.seed), time.time, trace)
+    node = Node(env, config, levels, filtered_dispatchers(faults.requests))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(printer.run)
         nursery.start_soon(reporter.run)
-        nursery.start_soon(_take_commands, node, link, nursery)
+        nursery.start_soon(faults.run)
+        nursery.start_soon(_take_commands, node, link, nursery, {**COMMANDS, **faults.commands})
         await node.run(task_status=_Serving(node, reporter))
         await reporter.flush()
         nursery.cancel_scope.cancel()
 
 
-async def _take_commands(node: Node, link: JsonLines, nursery: trio.Nursery) -> None:
+async def _take_commands(node: Node, link: JsonLines, nursery: trio.Nursery, commands: Commands) -> None:
     async for message in link.received():
-        nursery.start_soon(_serve_command, node, link, message)
+        nursery.start_soon(_serve_command, node, link, message, commands)
     os._exit(_LOST_SUPERVISOR)
 
 
-async def _serve_command(node: Node, link: JsonLines, message: dict[str, Any]) -> None:
+async def _serve_command(node: Node, link: JsonLines, message: dict[str, Any], commands: Commands) -> None:
     number, name = message.pop("id"), message.pop("command")
     try:
-        answer = {"id": number, "value": await COMMANDS[name](node, **message)}
+        answer = {"id": number, "value": await commands[name](node, **message)}
     except CommandRefused as refused:
         answer = {"id": number, "error": str(refused)}
     await link.send(answer)

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import trio
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from jepsen.testing.faults import ActiveFault, RequestFilter, ServedRequest, fault_of, filtered_dispatchers
 from jepsen.testing.faults.fault import Selection
@@ -49,6 +50,11 @@ class FaultyNode:
     async def topic(self, name: str, partitions: int = 1) -> str:
         await make_topic(self.bootstrap, name, partitions)
         return name
+
+    async def topics(self, client_id: str) -> set[str]:
+        """The topics that a new client learns of."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "client.id": client_id})
+        return set((await trio.to_thread.run_sync(lambda: admin.list_topics(timeout=WITHIN_S))).topics)
 
     async def produce(self, topic: str, *values: bytes, partition: int = 0, **settings: object) -> list[str]:
         """Produce the records. Returns the errors of those that have failed, by Kafka's name."""

@@ -44,7 +44,7 @@ class ActiveFault:
         self.image = image
         self.fired = self.held = 0
         self.firings: deque[Firing] = deque(maxlen=FIRINGS_MAX)
-        self.is_ended = False
+        self.is_ended = self._is_retired = False
         self._counter = OccurrenceCounter(fault.occurrence)
         self._when_changed = when_changed
         self._changed = trio.Event()
@@ -62,18 +62,13 @@ class ActiveFault:
 
     def fires(self, facts: RequestFacts, at: float) -> bool:
         """Count a request that the fault concerns. True if the fault fires on it."""
-        if self.is_ended or not self._counter.fires():
+        if self.is_ended or self._is_retired or not self._counter.fires():
             return False
         subjects = tuple(filter(self.fault.selection.matches_subject, facts.subjects))
         self.firings.append(Firing(at, facts.api.name, facts.client_id, facts.address, facts.node, subjects))
         self.fired += 1
         self._notify()
         return True
-
-    @property
-    def is_used_up(self) -> bool:
-        """True if it does not fire again."""
-        return self._counter.is_used_up
 
     async def wait_fired(self, times: int = 1) -> None:
         """Wait until it has fired so often. Raises FaultEnded."""
@@ -105,6 +100,10 @@ class ActiveFault:
         """Release the requests that are held now; later ones are held again."""
         self._released.set()
         self._released = trio.Event()
+
+    def retire(self) -> None:
+        """Fire no more. Requests that are held stay so."""
+        self._is_retired = True
 
     def end(self) -> None:
         """Fire no more, and release all requests that are held. Ending it again has no effect."""

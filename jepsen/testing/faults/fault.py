@@ -193,6 +193,7 @@ class Fault:
 
 _INTEGERS: Final[Mapping[str, int]] = {"partition": 0, "node": 0, "nth": 1, "every": 1, "times": 1}
 _TEXTS: Final = ("topic", "group", "transactional_id", "client_id")
+_SELECTING: Final = (*_TEXTS, "partition", "node")
 _OCCURRENCES: Final = ("nth", "every", "times", "probability", "seed")
 _WORDS: Final = ("api", *_TEXTS, *_INTEGERS, "probability", "seed", *ActionKind)
 
@@ -207,16 +208,31 @@ def fault_of(words: Mapping[str, Any]) -> Fault:
     if len(kinds) != 1:
         chosen = ", ".join(kinds) or "none"
         raise FaultRefused(f"a fault has one action of {', '.join(ActionKind)}; chosen: {chosen}")
-    selection = Selection(
-        apis=None if apis is None else frozenset(api.name for api in apis),
-        **{word: words[word] for word in (*_TEXTS, "partition", "node") if word in words},
-    )
-    _check_selection(selection, apis)
+    selection = _selection(words, apis)
     kind = kinds[0]
     value = _error_code(words[kind]) if kind is ActionKind.ERROR else words[kind]
     fault = Fault(selection, Occurrence(**{word: words[word] for word in _OCCURRENCES if word in words}), kind, value)
     _check_action(fault, apis)
     return fault
+
+
+def selection_of(words: Mapping[str, Any]) -> Selection:
+    """The requests that these words of a fault select. Raises FaultRefused."""
+    words = {word: value for word, value in words.items() if value is not None}
+    for word, value in words.items():
+        if word not in ("api", *_SELECTING):
+            raise FaultRefused(f"no request is selected by {word!r}")
+        _check_value(word, value)
+    return _selection(words, _apis(words.get("api")))
+
+
+def _selection(words: Mapping[str, Any], apis: list[Api] | None) -> Selection:
+    selection = Selection(
+        apis=None if apis is None else frozenset(api.name for api in apis),
+        **{word: words[word] for word in _SELECTING if word in words},
+    )
+    _check_selection(selection, apis)
+    return selection
 
 
 def _check_value(word: str, value: Any) -> None:

@@ -116,6 +116,27 @@ async def test_throttle_time_is_in_the_answer_and_mutes_the_connection(tmp_path:
             assert trio.current_time() > muted_until
 
 
+async def test_producer_is_told_of_its_throttle_time(tmp_path: Path) -> None:
+    told: list[float] = []
+    async with faulty_node(tmp_path) as node:
+        topic = await node.topic("orders")
+        with node.fault(api="Produce", throttle_ms=150, times=1):
+            settings = {"throttle_cb": lambda event: told.append(event.throttle_time)}
+            assert await node.produce(topic, b"a", **settings) == []
+            assert await node.produce(topic, b"b", **settings) == []
+    assert told[0] == pytest.approx(0.15)
+
+
+async def test_client_does_not_see_a_topic_through_stale_metadata(tmp_path: Path) -> None:
+    async with faulty_node(tmp_path) as node:
+        await node.topic("old")
+        with node.fault(api="Metadata", stale=True, client_id="reader"):
+            await node.topic("new")
+            assert await node.topics(client_id="reader") == {"old"}
+            assert await node.topics(client_id="other") == {"old", "new"}
+        assert await node.topics(client_id="reader") == {"old", "new"}
+
+
 async def test_stale_metadata_does_not_know_a_later_topic(tmp_path: Path) -> None:
     async with faulty_node(tmp_path) as node, connected(node.running.port) as client:
         await node.topic("old")
@@ -171,7 +192,7 @@ async def test_part_of_a_forwarded_request_is_refused(tmp_path: Path) -> None:
 
 
 async def test_requests_of_nodes_have_faults_only_by_their_client_id(tmp_path: Path) -> None:
-    async with faulty_node(tmp_path) as node:
+    async with faulty_node(tmp_path, broker_heartbeat_interval_ms=100) as node:
         with node.fault(api="BrokerHeartbeat", delay_ms=1) as every, trio.fail_after(WITHIN_S):
             with node.fault(api="BrokerHeartbeat", client_id="broker-*", delay_ms=1) as of_brokers:
                 await of_brokers.wait_fired(1)

@@ -1,0 +1,178 @@
+"""The faults of a test cluster. Each is in force on all of its nodes, also on those that start later, until it ends.
+
+Nodes decide by themselves, and count by themselves. A fault that has fired as many `times` as it may, on all nodes
+together, is retired; in the moment until then, another node may fire it once more.
+"""
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Any, Protocol
+
+import trio
+
+from jepsen.testing.errors import ActionRefused, BadRequest, NotReached, NotThere
+from jepsen.testing.faults import Fault, FaultRefused, fault_of
+from jepsen.testing.faults.fault import selection_of
+from jepsen.testing.hosted_node import HostedNode, NodeState
+
+
+class ClusterFault:
+    """`fired` and `held` are of all nodes together. The firings of a node that has ended still count."""
+
+    def __init__(self, fault_id: str, words: Mapping[str, Any], fault: Fault) -> None:
+        self.id = fault_id
+        self.words = words
+        self.fault = fault
+        self.is_retired = self.is_ended = False
+        self.changed = trio.Event()
+        self._fired: dict[tuple[int, int], int] = {}
+        self._held: dict[tuple[int, int], int] = {}
+
+    def update(self, node: HostedNode, message: Mapping[str, Any]) -> None:
+        """Take a report of a node's process."""
+        process = (node.node_id, node.launches)
+        self._fired[process], self._held[process] = message["fired"], message["held"]
+        self.notify()
+
+    def notify(self) -> None:
+        self.changed.set()
+        self.changed = trio.Event()
+
+    @property
+    def fired(self) -> int:
+        return sum(self._fired.values())
+
+    def held(self, nodes: Mapping[int, HostedNode]) -> int:
+        return sum(
+            held
+            for (node_id, launches), held in self._held.items()
+            if nodes[node_id].is_running and nodes[node_id].launches == launches
+        )
+
+
+class FaultyNodes(Protocol):
+    """The cluster. Tasks run in its `nursery`."""
+
+    nodes: dict[int, HostedNode]
+    nursery: trio.Nursery
+
+    def note(self, event: str, **fields: object) -> None: ...
+
+
+class ClusterFaults:
+    """The faults of `cluster`."""
+
+    def __init__(self, cluster: FaultyNodes) -> None:
+        self._cluster = cluster
+        self._faults: dict[str, ClusterFault] = {}
+        self._ids = count(1)
+
+    def words_for(self, node_id: int) -> dict[str, Mapping[str, Any]]:
+        """The faults that a process of a node begins with."""
+        return {
+            each.id: each.words
+            for each in self._faults.values()
+            if not (each.is_ended or each.is_retired) and each.fault.selection.node in (None, node_id)
+        }
+
+    def find(self, fault_id: str) -> ClusterFault:
+        """Raises NotThere."""
+        found = self._faults.get(fault_id)
+        if found is None:
+            raise NotThere(f"no fault {fault_id}")
+        return found
+
+    async def begin(self, words: Mapping[str, Any]) -> ClusterFault:
+        """Put a fault in force on all nodes that run. Raises BadRequest, ActionRefused."""
+        try:
+            fault = fault_of(words)
+        except FaultRefused as refused:
+            raise BadRequest(str(refused)) from refused
+        if fault.selection.node not in (None, *self._cluster.nodes):
+            raise NotThere(f"no node {fault.selection.node}; there are {', '.join(map(str, self._cluster.nodes))}")
+        begun = ClusterFault(f"fault-{next(self._ids)}", words, fault)
+        self._faults[begun.id] = begun
+        self._cluster.note("fault_began", fault=begun.id, **words)
+        try:
+            await self._command(begun, "begin_fault", words=words)
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await self.end(begun)
+            raise
+        return begun
+
+    async def release(self, fault: ClusterFault) -> None:
+        """Release the requests that it holds now."""
+        await self._command(fault, "release_fault")
+
+    async def end(self, fault: ClusterFault) -> None:
+        """Fire no more, and release the held requests. It can still be described."""
+        if not fault.is_ended:
+            fault.is_ended = True
+            self._cluster.note("fault_ended", fault=fault.id, fired=fault.fired)
+            fault.notify()
+            await self._command(fault, "end_fault")
+
+    async def describe(self, fault: ClusterFault) -> dict[str, Any]:
+        """Its counts, and the firings on the nodes that run."""
+        firings = []
+        for node, described in await self._command(fault, "describe_fault"):
+            if described is not None:
+                fault.update(node, described)
+                firings += described["firings"]
+        firings.sort(key=lambda firing: firing["at"])
+        return {**self.counts(fault), "firings": firings}
+
+    def counts(self, fault: ClusterFault) -> dict[str, Any]:
+        held = fault.held(self._cluster.nodes)
+        return {"id": fault.id, "fired": fault.fired, "held": held, "ended": fault.is_ended}
+
+    async def wait(self, fault: ClusterFault, word: str, wanted: int, timeout_s: float) -> None:
+        """Wait until it has `fired`, or has `held`, so often. Raises ActionRefused if it is ended, NotReached."""
+        with trio.move_on_after(timeout_s):
+            while self.counts(fault)[word] < wanted:
+                if fault.is_ended:
+                    raise ActionRefused(f"{fault.id} has ended, with {word}={self.counts(fault)[word]}")
+                await fault.changed.wait()
+            return
+        raise NotReached(f"{fault.id}: {word}={self.counts(fault)[word]}, not {wanted}, after {timeout_s:g} s")
+
+    async def list_requests(self, words: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The latest requests of all nodes that a selection concerns, in the order of their times."""
+        try:
+            selection_of(words)
+        except FaultRefused as refused:
+            raise BadRequest(str(refused)) from refused
+        found = [await node.call("list_requests", words=words) for node in self._running()]
+        return sorted((served for of_node in found for served in of_node), key=lambda served: served["at"])
+
+    def update(self, node: HostedNode, message: Mapping[str, Any]) -> None:
+        """Take a report of a node."""
+        fault = self._faults.get(message["fault"])
+        if fault is None:
+            return
+        fault.update(node, message)
+        times = fault.fault.occurrence.times
+        if times is not None and fault.fired >= times and not fault.is_retired:
+            fault.is_retired = True
+            self._cluster.nursery.start_soon(self._retire, fault)
+
+    async def _retire(self, fault: ClusterFault) -> None:
+        try:
+            await self._command(fault, "retire_fault")
+        except ActionRefused as refused:
+            self._cluster.note("action_refused", action="retire_fault", reason=str(refused))
+
+    async def _command(self, fault: ClusterFault, command: str, **arguments: object) -> list[tuple[HostedNode, Any]]:
+        """The answers of the nodes that it concerns and that run."""
+        chosen = fault.fault.selection.node
+        answers = []
+        for node in self._running():
+            if chosen in (None, node.node_id):
+                answers.append((node, await node.call(command, fault=fault.id, **arguments)))
+        return answers
+
+    def _running(self) -> list[HostedNode]:
+        """The nodes that answer commands: a paused one does not."""
+        nodes = self._cluster.nodes.values()
+        return [node for node in nodes if node.is_running and node.state is not NodeState.PAUSED]

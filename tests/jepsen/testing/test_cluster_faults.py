@@ -1,0 +1,156 @@
+"""Faults, requests and events of a test cluster through its Python face."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from jepsen.testing import Cluster, ControlError
+from jepsen.testing.server_lease import ServerLease
+from tests.support.document_examples import examples, run_example
+
+pytestmark = pytest.mark.clients
+
+DOCUMENT = "docs/testing-faults.md"
+WITHIN_S = 60
+RETRIES = {"linger.ms": 0, "retry.backoff.ms": 10, "retry.backoff.max.ms": 50}
+
+
+@pytest.fixture(scope="module")
+def cluster(server: ServerLease) -> Iterator[Cluster]:
+    with Cluster(3, config={"replica.lag.time.max.ms": 1000}, server=server) as cluster:
+        yield cluster
+
+
+def producer(cluster: Cluster, **settings: object) -> Producer:
+    return Producer({**cluster.config(), **RETRIES, **settings})
+
+
+def test_producer_meets_an_error_once_in_a_cluster(cluster: Cluster) -> None:
+    topic = cluster.topic("orders")
+    with cluster.fault(api="Produce", topic=topic, error="NOT_LEADER_OR_FOLLOWER", times=1) as fault:
+        client = producer(cluster, **{"client.id": "shop"})
+        client.produce(topic, b"a")
+        assert client.flush(WITHIN_S) == 0
+        assert fault.fired == 1
+        [firing] = fault.firings
+        assert firing["client_id"] == "shop"
+        assert firing["subjects"] == [{"topic": topic, "partition": 0}]
+    assert fault.fired == 1
+    refused, written = cluster.requests(api="Produce", topic=topic)
+    assert [error["error"] for error in refused["errors"]] == ["NOT_LEADER_OR_FOLLOWER"]
+    assert refused["fault"] == fault.id
+    assert (written["errors"], written["outcome"]) == ([], "answered")
+    assert [record.value for record in cluster.records(topic)] == [b"a"]
+    events = [event["event"] for event in cluster.events() if event["fields"].get("fault") == fault.id]
+    assert events == ["fault_began", "fault_ended"]
+
+
+def test_documented_example_prints_its_output(cluster: Cluster) -> None:
+    [(_, code, shown)] = examples(DOCUMENT)
+    assert run_example(code, DOCUMENT, {"cluster": cluster}) == shown
+
+
+def test_held_request_is_released(cluster: Cluster) -> None:
+    topic = cluster.topic("orders")
+    client = producer(cluster)
+    with cluster.fault(api="Produce", topic=topic, hold=True, times=1) as held:
+        client.produce(topic, b"a")
+        client.poll(0)
+        held.wait()
+        assert held.held == 1
+        assert cluster.records(topic) == []
+        held.release()
+        assert client.flush(WITHIN_S) == 0
+        assert (held.held, held.fired) == (0, 1)
+
+
+def test_fault_is_in_force_on_a_node_that_starts_later(cluster: Cluster) -> None:
+    topic = cluster.topic("orders", replicas=1)
+    with cluster.fault(api="Produce", topic=topic, delay_ms=1) as fault:
+        cluster.restart(leader_of=(topic, 0))
+        cluster.wait_for(leader=(topic, 0))
+        client = producer(cluster)
+        client.produce(topic, b"a")
+        assert client.flush(WITHIN_S) == 0
+        fault.wait()
+
+
+def test_bad_words_are_refused_with_their_reason(cluster: Cluster) -> None:
+    for words, reason in (
+        ({"api": "Prodce", "hold": True}, "no API is named 'Prodce'"),
+        ({"api": "Produce", "probability": 2, "hold": True}, "probability is between 0 and 1"),
+        ({"api": "Produce", "node": 9, "hold": True}, "no node 9; there are 1, 2, 3"),
+    ):
+        with pytest.raises(ControlError) as refused:
+            cluster.fault(**words)
+        assert reason in str(refused.value)
+    with pytest.raises(ControlError, match="no request is selected by 'error'"):
+        cluster.requests(error="NONE")
+    with pytest.raises(ControlError, match="has no other replica in its ISR"):
+        cluster.move_leader(cluster.topic("single", replicas=1))
+
+
+def test_leader_and_coordinator_move_and_a_topic_is_made_again(cluster: Cluster) -> None:
+    topic, group = cluster.topic("orders"), cluster.group()
+    first = cluster.move_leader(topic)
+    assert cluster.move_leader(topic) != first
+    moved = cluster.move_coordinator(group=group)
+    assert cluster.move_coordinator(group=group, to=moved) == moved
+    client = producer(cluster)
+    client.produce(topic, b"a")
+    assert client.flush(WITHIN_S) == 0
+    assert cluster.advance_log_start(topic) == 1
+    cluster.recreate_topic(topic)
+    assert cluster.records(topic) == []
+
+
+def test_follower_that_may_not_fetch_leaves_the_isr_until_the_end(cluster: Cluster) -> None:
+    topic = cluster.topic("orders")
+    admin = AdminClient(cluster.config())
+
+    def isr() -> list[int]:
+        return list(admin.list_topics(topic, timeout=WITHIN_S).topics[topic].partitions[0].isrs)
+
+    leader = cluster.move_leader(topic)
+    follower = next(node for node in isr() if node != leader)
+    client = producer(cluster, acks=1)
+    deadline = time.monotonic() + WITHIN_S
+    with cluster.shrink_isr(topic, node=follower) as fault:
+        while follower in isr():
+            assert time.monotonic() < deadline, "the follower is still in sync"
+            client.produce(topic, b"a")
+            assert client.flush(WITHIN_S) == 0
+            time.sleep(0.05)
+        assert {firing["client_id"] for firing in fault.firings} == {f"broker-{follower}-fetcher"}
+    cluster.wait_for(in_sync=topic)
+
+
+def test_rebalance_starts_and_offsets_expire(cluster: Cluster) -> None:
+    topic, group = cluster.topic("orders", partitions=2), cluster.group()
+    rebalances: list[int] = []
+    consumer = Consumer(
+        {**cluster.config(), "group.id": group, "enable.auto.commit": False, "heartbeat.interval.ms": 100}
+    )
+    consumer.subscribe([topic], on_assign=lambda _, partitions: rebalances.append(len(partitions)))
+    with ThreadPoolExecutor(1) as thread:
+        _poll_until(consumer, lambda: len(rebalances) == 1)
+        started = thread.submit(cluster.start_rebalance, group)
+        _poll_until(consumer, lambda: started.done() and len(rebalances) >= 3)
+        started.result()
+    assert (rebalances[0], rebalances[-1]) == (2, 2)
+    consumer.commit(offsets=[TopicPartition(topic, 0, 5)], asynchronous=False)
+    with pytest.raises(ControlError, match="subscribe to the topic"):
+        cluster.expire_offsets(group)
+    consumer.close()
+    assert cluster.expire_offsets(group, topic) == [(topic, 0)]
+
+
+def _poll_until(consumer: Consumer, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not holds():
+        assert time.monotonic() < deadline, "the rebalances have not ended"
+        consumer.poll(0.05)
