@@ -192,6 +192,13 @@ class Cluster:
         """Fence the producer of a transactional id; its open transaction is aborted. Returns the new epoch."""
         return int(self._change("fence_producer", transactional_id=transactional_id)["epoch"])
 
+    def expire_transaction(self, transactional_id: str) -> None:
+        """Have the coordinator abort an open transaction because of its timeout: its node's clock is put forward.
+
+        Other open transactions of the same coordinator may time out, too.
+        """
+        self._change("expire_transaction", transactional_id=transactional_id)
+
     def expire_offsets(self, group: str, topic: str | None = None) -> list[tuple[str, int]]:
         """Remove a group's committed offsets, of a topic or of all, as at their expiration. Returns the partitions."""
         partitions = self._change("expire_offsets", group=group, topic=topic)["partitions"]

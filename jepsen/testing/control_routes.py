@@ -141,7 +141,7 @@ async def _create_topic(clusters: Clusters, cluster: HostedCluster, words: Words
 
 
 async def _serve_records(cluster: HostedCluster, topic: str, request: Request) -> object:
-    config = cluster.client_config("kraft")
+    config = cluster.own_config
     if request.method == "GET":
         return {"records": await read_records(config, topic)}
     words = Words(request.body)

@@ -13,16 +13,20 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from broker.client import Admin, TopicPartition
+import trio
+
+from broker.client import Admin, TopicPartition, TransactionDescription
 from jepsen.testing import kafka_events
 from jepsen.testing.cluster_view import ClusterView
 from jepsen.testing.control_server import Request
-from jepsen.testing.errors import ActionRefused, BadRequest, NotThere
+from jepsen.testing.errors import ActionRefused, BadRequest, NotReached, NotThere
 from jepsen.testing.hosted_cluster import HostedCluster
 from jepsen.testing.kafka_events import EventRefused
 from jepsen.testing.words import Words
 
 _WAIT_S: Final = 30.0
+_LOOK_S: Final = 0.02
+_ONGOING: Final = "Ongoing"
 _COUNTS: Final = ("fired", "held")
 
 
@@ -123,7 +127,7 @@ async def _move_coordinator(cluster: HostedCluster, words: Words) -> dict[str, A
 async def _start_rebalance(cluster: HostedCluster, words: Words) -> dict[str, Any]:
     group = words.text("group")
     words.end()
-    config = cluster.client_config("kraft")
+    config = cluster.own_config
     await _administer(cluster, lambda admin: kafka_events.start_rebalance(admin, group, config))
     return {"group": group}
 
@@ -133,6 +137,31 @@ async def _fence_producer(cluster: HostedCluster, words: Words) -> dict[str, Any
     words.end()
     epoch = await _administer(cluster, lambda admin: kafka_events.fence_producer(admin, transactional_id))
     return {"transactional_id": transactional_id, "epoch": epoch}
+
+
+async def _expire_transaction(cluster: HostedCluster, words: Words) -> dict[str, Any]:
+    """Put the clock of the coordinator's node forward until the transaction has timed out, and back."""
+    transactional_id = words.text("transactional_id")
+    words.end()
+
+    async def describe(admin: Admin) -> TransactionDescription:
+        return (await admin.describe_transactions([transactional_id])).value(transactional_id)
+
+    found = await _administer(cluster, describe)
+    if found.state != _ONGOING:
+        raise ActionRefused(f"{transactional_id} has no open transaction; its state is {found.state}")
+    node = cluster.nodes[found.coordinator_id]
+    await node.call("set_clock_ahead", ahead_s=found.timeout_ms / 1000)
+    try:
+        with trio.move_on_after(_WAIT_S) as scope:
+            while (await _administer(cluster, describe)).state == _ONGOING:
+                await trio.sleep(_LOOK_S)
+    finally:
+        with trio.CancelScope(shield=True):
+            await node.call("set_clock_ahead", ahead_s=0)
+    if scope.cancelled_caught:
+        raise NotReached(f"the transaction of {transactional_id} is still open after {_WAIT_S:g} s")
+    return {"transactional_id": transactional_id, "timeout_ms": found.timeout_ms}
 
 
 async def _expire_offsets(cluster: HostedCluster, words: Words) -> dict[str, Any]:
@@ -162,6 +191,7 @@ async def _advance_log_start(cluster: HostedCluster, words: Words) -> dict[str, 
 _CHANGES: Final[Mapping[str, Callable[[HostedCluster, Words], Awaitable[dict[str, Any]]]]] = {
     "advance_log_start": _advance_log_start,
     "expire_offsets": _expire_offsets,
+    "expire_transaction": _expire_transaction,
     "fence_producer": _fence_producer,
     "move_coordinator": _move_coordinator,
     "move_leader": _move_leader,

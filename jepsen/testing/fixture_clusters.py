@@ -1,13 +1,17 @@
 """The objects of the pytest fixtures: a node that all tests share, and clusters by the arguments of their markers."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from jepsen.testing.cluster import ClientName, Cluster
+from jepsen.testing.fault_handle import FaultHandle
 from jepsen.testing.record import Record
 from jepsen.testing.server_lease import ServerLease
 
 if TYPE_CHECKING:
     from broker.client import SyncAdmin
+
+# The words by which a fault concerns the test alone that has it.
+_OWN_WORDS: Final = frozenset({"topic", "group", "transactional_id", "client_id"})
 
 
 class Kafka:
@@ -17,6 +21,7 @@ class Kafka:
         self._cluster = cluster
         self._topics: list[str] = []
         self._groups: list[str] = []
+        self._faults: list[FaultHandle] = []
         self._admin: SyncAdmin | None = None
 
     @property
@@ -54,8 +59,21 @@ class Kafka:
         """See `Cluster.records`."""
         return self._cluster.records(topic)
 
+    def fault(self, **words: Any) -> FaultHandle:
+        """See `Cluster.fault`. It has to name a topic, group, transactional id or client id, as others use the node."""
+        if not _OWN_WORDS & words.keys():
+            raise ValueError(f"a fault of the shared node has to name one of {', '.join(sorted(_OWN_WORDS))}")
+        self._faults.append(self._cluster.fault(**words))
+        return self._faults[-1]
+
+    def requests(self, **words: Any) -> list[dict[str, Any]]:
+        """See `Cluster.requests`."""
+        return self._cluster.requests(**words)
+
     def close(self) -> None:
-        """Delete the topics and the groups of the test."""
+        """End the faults of the test, and delete its topics and groups."""
+        for fault in self._faults:
+            fault.end()
         if self._admin is not None:
             self._admin.close()
         if self._topics or self._groups:

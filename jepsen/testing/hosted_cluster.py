@@ -16,6 +16,7 @@ from broker.client import Admin, ClientError, KafkaError, NewTopic
 from jepsen.testing.client_configs import client_configs
 from jepsen.testing.cluster_faults import ClusterFaults
 from jepsen.testing.errors import ActionRefused, BadRequest, NodeFailed, NotReached
+from jepsen.testing.faults.fault import TEST_SERVER
 from jepsen.testing.hosted_node import HostedNode, NodeSettings, NodeState
 from jepsen.testing.zygote_link import ZygoteLink
 from kraft.env import Env
@@ -41,6 +42,7 @@ _TEST_CONFIGS: Final = {
     "broker.heartbeat.interval.ms": "500",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
 
 
@@ -146,6 +148,11 @@ class HostedCluster:
         """The addresses and credentials in a client's words."""
         return self._client_configs()[client]
 
+    @property
+    def own_config(self) -> Mapping[str, str]:
+        """For clients of the supervisor, which faults and the history of requests leave out."""
+        return {**self.client_config("kraft"), "client.id": TEST_SERVER}
+
     async def create_topic(
         self, name: str, partitions: int, replicas: int | None, config: Mapping[str, str | None]
     ) -> str:
@@ -171,7 +178,7 @@ class HostedCluster:
             raise ActionRefused(str(error)) from error
 
     async def _hold_admin(self, *, task_status: trio.TaskStatus[Admin]) -> None:
-        async with Admin(config=self.client_config("kraft")) as admin:
+        async with Admin(config=self.own_config) as admin:
             task_status.started(admin)
             await trio.sleep_forever()
 

@@ -34,6 +34,7 @@ from broker.log_levels import LogLevels
 from broker.node import Node
 from jepsen.testing.faults import filtered_dispatchers
 from jepsen.testing.json_lines import JsonLines
+from jepsen.testing.node_clock import NodeClock
 from jepsen.testing.node_commands import COMMANDS, CommandRefused, Commands
 from jepsen.testing.node_faults import NodeFaults
 from jepsen.testing.unsynced_disk import UnsyncedDisk
@@ -85,13 +86,14 @@ async def _run(supervisor: socket.socket, config: KafkaConfig, spec: NodeSpec) -
 
     faults = NodeFaults(config.node_id, reporter.report)
     faults.begin_all(spec.faults)
-    env = Env(UnsyncedDisk(), Random(spec.seed), time.time, trace)
+    clock = NodeClock()
+    env = Env(UnsyncedDisk(), Random(spec.seed), clock.now, trace)
     node = Node(env, config, levels, filtered_dispatchers(faults.requests))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(printer.run)
         nursery.start_soon(reporter.run)
         nursery.start_soon(faults.run)
-        nursery.start_soon(_take_commands, node, link, nursery, {**COMMANDS, **faults.commands})
+        nursery.start_soon(_take_commands, node, link, nursery, {**COMMANDS, **faults.commands, **clock.commands})
         await node.run(task_status=_Serving(node, reporter))
         await reporter.flush()
         nursery.cancel_scope.cancel()

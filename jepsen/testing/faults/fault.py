@@ -32,8 +32,10 @@ from jepsen.testing.faults.shapes import (
 
 # A held or delayed request takes an entry in a connection, and its client gives up long before.
 DELAY_MS_MAX: Final = 24 * 3600 * 1000
-# Client ids of the nodes themselves begin with this and the node's number.
-_NODES_OWN: Final = "broker-"
+# The client id of the test server, which creates topics and reads records for tests.
+TEST_SERVER: Final = "kraft-test-server"
+# The beginnings of client ids of the nodes, which a number follows, and of the test server.
+_OF_THE_CLUSTER: Final = ("broker-", TEST_SERVER)
 
 
 class FaultRefused(ValueError):
@@ -88,16 +90,16 @@ class RequestFacts:
     subjects: tuple[Subject, ...]
 
     @property
-    def is_nodes_own(self) -> bool:
-        """True for requests that nodes send to each other."""
-        return self.client_id.startswith(_NODES_OWN)
+    def is_of_the_cluster(self) -> bool:
+        """True for requests that nodes send to each other, and for those of the test server."""
+        return self.client_id.startswith(_OF_THE_CLUSTER)
 
 
 @attrs.frozen
 class Selection:
     """The requests that a fault concerns; None concerns all. A `client_id` that ends with `*` is a prefix.
 
-    The requests of the nodes to each other are concerned only if `client_id` names them.
+    The requests of the nodes to each other, and of the test server, are concerned only if `client_id` names them.
     """
 
     apis: frozenset[str] | None = None
@@ -126,7 +128,7 @@ class Selection:
 
     def matches_client(self, facts: RequestFacts) -> bool:
         if self.client_id is None:
-            return not facts.is_nodes_own
+            return not facts.is_of_the_cluster
         if self.client_id.endswith("*"):
             return facts.client_id.startswith(self.client_id[:-1])
         return facts.client_id == self.client_id

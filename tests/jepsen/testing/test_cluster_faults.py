@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from jepsen.testing import Cluster, ControlError
+from jepsen.testing.fixture_clusters import Kafka
 from jepsen.testing.server_lease import ServerLease
 from tests.support.document_examples import examples, run_example
 
@@ -127,6 +128,41 @@ def test_follower_that_may_not_fetch_leaves_the_isr_until_the_end(cluster: Clust
             time.sleep(0.05)
         assert {firing["client_id"] for firing in fault.firings} == {f"broker-{follower}-fetcher"}
     cluster.wait_for(in_sync=topic)
+
+
+def test_transaction_expires_and_its_producer_is_fenced(cluster: Cluster) -> None:
+    topic = cluster.topic("orders")
+    client = producer(cluster, **{"transactional.id": topic})
+    client.init_transactions(WITHIN_S)
+    client.begin_transaction()
+    client.produce(topic, b"a")
+    assert client.flush(WITHIN_S) == 0
+    cluster.expire_transaction(topic)
+    with pytest.raises(KafkaException):
+        client.commit_transaction(WITHIN_S)
+    assert cluster.records(topic) == []
+    [expired] = [event for event in cluster.events() if event["event"] == "transaction_timed_out"]
+    assert expired["fields"]["transactional_id"] == topic
+    with pytest.raises(ControlError, match="has no open transaction"):
+        cluster.expire_transaction(topic)
+
+
+def test_fault_of_the_shared_node_concerns_one_test_and_ends_with_it(cluster: Cluster) -> None:
+    kafka = Kafka(cluster)
+    topic = kafka.topic()
+    with pytest.raises(ValueError, match="has to name one of client_id, group, topic, transactional_id"):
+        kafka.fault(api="Produce", hold=True)
+    fault = kafka.fault(api="Produce", topic=topic, delay_ms=1)
+    kafka.produce(topic, ["a"])
+    assert fault.fired == 0  # the test server's own request
+    client = producer(cluster)
+    client.produce(topic, b"b")
+    assert client.flush(WITHIN_S) == 0
+    assert fault.fired == 1
+    assert [served["fault"] for served in kafka.requests(api="Produce", topic=topic)] == [fault.id]
+    kafka.close()
+    with pytest.raises(ControlError, match="has ended, with fired=1"):
+        fault.wait(2)
 
 
 def test_rebalance_starts_and_offsets_expire(cluster: Cluster) -> None:

@@ -84,7 +84,8 @@ def test_request_about_all_partitions_matches_each_of_them() -> None:
     assert Selection(topic="orders", partition=5).matches(facts("Metadata", "a", 1, Subject("orders")))
 
 
-def test_requests_of_nodes_match_only_by_client_id() -> None:
+def test_requests_of_the_cluster_itself_match_only_by_client_id() -> None:
+    assert not Selection().matches(facts("CreateTopics", "kraft-test-server", 1, Subject("orders")))
     fetch = facts("Fetch", "broker-2-fetcher", 1, Subject("orders", 0))
     assert not Selection(topic="orders").matches(fetch)
     assert Selection(topic="orders", client_id="broker-2*").matches(fetch)
