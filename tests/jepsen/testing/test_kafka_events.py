@@ -54,7 +54,10 @@ async def test_rebalance_revokes_and_assigns_partitions_of_a_member(tmp_path: Pa
     rebalances: list[str] = []
 
     def poll(bootstrap: str, assigned: trio.Event, ended: trio.Event, token: trio.lowlevel.TrioToken) -> None:
-        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "group.protocol": protocol})
+        settings = {"bootstrap.servers": bootstrap, "group.id": "readers", "group.protocol": protocol}
+        if protocol == "classic":
+            settings["heartbeat.interval.ms"] = "100"  # at which it notices a rebalance
+        consumer = Consumer(settings)
         try:
             consumer.subscribe(
                 ["orders"],
