@@ -94,15 +94,36 @@ class EffectiveConfig:
         self._topics: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
         self._kept: dict[str, dict[str, str]] = {}  # of topics with unusable configs, the values that stay
         self._listeners: list[Callable[[KafkaConfig], None]] = []
+        self._checks: list[Callable[[KafkaConfig], None]] = []
         self._reported: dict[_Change, None] = {}
         self._ignored_names: dict[bool, str] = {}
 
-    def add_listener(self, listener: Callable[[KafkaConfig], None]) -> None:
+    def add_listener(
+        self, listener: Callable[[KafkaConfig], None], check: Callable[[KafkaConfig], None] | None = None
+    ) -> None:
         """Call `listener` with the new config after every change. It must not block.
 
-        If it raises, the change is not applied, and it is called again with the config as it was.
+        If it raises, the change is not applied, and it is called again with the config as it was. `check` raises
+        InvalidConfig for a config that the listener would refuse, and changes nothing.
         """
         self._listeners.append(listener)
+        if check is not None:
+            self._checks.append(check)
+
+    def check(self, changes: Mapping[str, str | None], *, per_broker: bool) -> None:
+        """Check values that clients want to give to dynamic configs; None removes one.
+
+        Raises InvalidConfig if this node could not apply them.
+        """
+        texts = {name: text for name, text in changes.items() if text is not None}
+        self._schema.validate_broker_keys(texts, per_broker=per_broker)
+        before = self.config
+        layers: tuple[dict[str, str], ...] = (dict(before.layers.cluster), dict(before.layers.broker))
+        for name, text in self._ignored.without(changes).items():
+            _put(layers[per_broker], name, text)
+        config = before.with_dynamic(*layers)
+        for check in self._checks:
+            check(config)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply changes of the dynamic configs of all brokers and of this one.
@@ -219,10 +240,7 @@ class EffectiveConfig:
         before = self.config
         layers: tuple[dict[str, str], ...] = (dict(before.layers.cluster), dict(before.layers.broker))
         for per_broker, name, text in changes:
-            if text is None:
-                layers[per_broker].pop(name, None)
-            else:
-                layers[per_broker][name] = text
+            _put(layers[per_broker], name, text)
         try:
             self._put_in_force(before.with_dynamic(*layers))
         except Exception as error:  # noqa: BLE001 - a value that some part of the node cannot take must not end it
@@ -244,3 +262,10 @@ class EffectiveConfig:
             value="removed" if text is None else "[hidden]" if is_secret(name) else text,
             error=str(error) if isinstance(error, InvalidConfig) else repr(error),
         )
+
+
+def _put(layer: dict[str, str], name: str, text: str | None) -> None:
+    if text is None:
+        layer.pop(name, None)
+    else:
+        layer[name] = text

@@ -1,60 +1,27 @@
 """Changes the levels of this node's loggers, for IncrementalAlterConfigs (KIP-412)."""
 
-from collections import Counter
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from broker.handlers.altered_configs import result_of
 from broker.handlers.authorization import check
 from broker.server.context import Context
-from broker.server.handler import OwnPart
 from broker.server.services import NodeServices
-from broker.server.slices import Steps, each
-from broker.wire.api.incremental_alter_configs import (
-    AlterConfigsResource,
-    AlterConfigsResourceResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
+from broker.wire.api.incremental_alter_configs import AlterConfigsResource
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import ConfigChange
-from metadata.protocol import CLUSTER_NAME, AclOperation, ConfigOperation, ConfigResourceType, ResourceType
+from metadata.protocol import CLUSTER_NAME, AclOperation, ConfigOperation, ResourceType
 
 # More than there are loggers.
 _CHANGES_MAX: Final = 100
 
 
-def alter_own_loggers(context: Context[Any], request: IncrementalAlterConfigsRequest) -> Steps[OwnPart | None]:
-    """Change the loggers that the request names, in steps. The result is None if it names none."""
-    loggers = [resource for resource in request.resources if resource.resource_type == ConfigResourceType.BROKER_LOGGER]
-    if not loggers:
-        return None
-    times = Counter(resource.resource_name for resource in loggers)
-    errors = yield from each(
-        lambda resource: _alter(context, resource, times[resource.resource_name], request.validate_only), loggers
-    )
-    others = [resource for resource in request.resources if resource.resource_type != ConfigResourceType.BROKER_LOGGER]
-    remaining = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
-
-    def respond(response: IncrementalAlterConfigsResponse | None) -> Steps[IncrementalAlterConfigsResponse]:
-        """Both parts, in the order of the request."""
-        altered = map(partial(result_of, AlterConfigsResourceResponse), loggers, errors)
-        answered = iter(() if response is None else response.responses)
-        responses = yield from each(
-            lambda resource: next(altered if resource.resource_type == ConfigResourceType.BROKER_LOGGER else answered),
-            request.resources,
-        )
-        throttle_time_ms = 0 if response is None else response.throttle_time_ms
-        return IncrementalAlterConfigsResponse(throttle_time_ms=throttle_time_ms, responses=responses)
-
-    return OwnPart(remaining if others else None, respond)
-
-
-def _alter(
+def alter_loggers(
     context: Context[NodeServices], resource: AlterConfigsResource, times: int, validate_only: bool
 ) -> KafkaError | None:
-    """Change all loggers of one resource, or none of them. Returns the error."""
+    """Change all loggers of one resource, which the request names so many times, or none of them.
+
+    Returns the error.
+    """
     changes = [
         ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs[:_CHANGES_MAX]
     ]

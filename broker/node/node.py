@@ -183,11 +183,11 @@ class Node:
         acceptor = self._acceptor(partitions, effective, loader, timer)
         request_logging = RequestLogging(self._env.trace, acceptor, timer, self._config)
         effective.add_listener(request_logging.configure)
-        effective.add_listener(self._security.reconfigure)
+        effective.add_listener(self._security.reconfigure, self._security.check)
         if isinstance(self._authorizer, StandardAuthorizer):
             loader.add_publisher(self._authorizer.publish)
         loader.add_publisher(self._sasl.publish)
-        effective.add_listener(self._sasl.configure)
+        effective.add_listener(self._sasl.configure, self._sasl.check)
         return NodeContext(
             env=self._env,
             config=self._config,

@@ -60,15 +60,10 @@ class NodeLogin:
 
     def configure(self, config: KafkaConfig) -> None:
         """Use other credentials from now on. Raises InvalidConfig, and goes on as before."""
-        mechanism = config.values[self._key.name]
-        assert isinstance(mechanism, str), f"{self._key.name} is text with a default"
-        if self._key is KafkaConfig.sasl_mechanism_controller_protocol:
-            _check_for_controllers(config, self._listener, mechanism)
+        mechanism = self._mechanism(config)
         if mechanism == OAUTHBEARER:
             self._configure_bearer(config)
             return
-        if mechanism not in (PLAIN, *SCRAM_MECHANISMS):
-            raise InvalidConfig(f"{self._key.name}={mechanism} is not supported between nodes")
         credentials = _credentials(config, self._listener, mechanism)
         begin = client_exchange(mechanism, credentials, self._env.rng.randbytes)
 
@@ -76,6 +71,22 @@ class NodeLogin:
             return begin()
 
         self._start, self._bearer = start, None
+
+    def check(self, config: KafkaConfig) -> None:
+        """Raises InvalidConfig for credentials that `configure` would refuse. Tokens are checked by their readers."""
+        mechanism = self._mechanism(config)
+        if mechanism != OAUTHBEARER:
+            _credentials(config, self._listener, mechanism)
+
+    def _mechanism(self, config: KafkaConfig) -> str:
+        """The mechanism of the login. Raises InvalidConfig."""
+        mechanism = config.values[self._key.name]
+        assert isinstance(mechanism, str), f"{self._key.name} is text with a default"
+        if self._key is KafkaConfig.sasl_mechanism_controller_protocol:
+            _check_for_controllers(config, self._listener, mechanism)
+        if mechanism not in (PLAIN, OAUTHBEARER, *SCRAM_MECHANISMS):
+            raise InvalidConfig(f"{self._key.name}={mechanism} is not supported between nodes")
+        return mechanism
 
     def _configure_bearer(self, config: KafkaConfig) -> None:
         """Use tokens, and keep the present one if nothing changes that concerns it."""

@@ -1,7 +1,7 @@
 """The SASL mechanisms that each listener of a node offers, made from its configuration and the metadata."""
 
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
@@ -70,6 +70,12 @@ class SaslListeners:
             if listener.security_protocol in _SASL
         }
 
+    def check(self, config: KafkaConfig) -> None:
+        """Raises InvalidConfig for login modules that `configure` would refuse."""
+        for name in self._listeners:
+            for mechanism in enabled_mechanisms(config, name):
+                self._login_module(config, name, mechanism)
+
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Use the credentials of the metadata from now on. A metadata publisher."""
         self._credentials = image.scram
@@ -105,26 +111,28 @@ class SaslListeners:
         )
 
     def _start_of(self, config: KafkaConfig, listener: str, mechanism: str) -> Callable[[], ServerExchange]:
-        module = server_login_module(config, listener, mechanism)
+        module = self._login_module(config, listener, mechanism)
         if mechanism == PLAIN:
-            return partial(PlainServer, self._users_of_plain(module, listener))
+            return partial(PlainServer, {} if module is None else module.users)
         if mechanism == OAUTHBEARER:
             return partial(OAuthBearerServer, self._validation().validate_on(config, listener, module))
-        handler = KafkaConfig.sasl_server_callback_handler_class
-        if own_listener_value(config, listener, handler, mechanism) is not None:
-            name = f"listener.name.{listener.lower()}.{mechanism.lower()}.{handler.name}"
-            raise InvalidConfig(f"{name} names a Java class, which cannot be loaded")
         return partial(self._start_scram, SCRAM_MECHANISMS[mechanism])
 
-    def _users_of_plain(self, module: LoginModule | None, listener: str) -> Mapping[str, str]:
-        """The users by their passwords. A node may start without any; later changes cannot remove all of them."""
-        users = {} if module is None else module.users
-        initial = server_login_module(self._initial, listener, PLAIN)
-        if not users and (module is None or initial is None or initial.users):
-            raise InvalidConfig(
-                f"listener.name.{listener.lower()}.plain.sasl.jaas.config has to list the users of PLAIN"
-            )
-        return users
+    def _login_module(self, config: KafkaConfig, listener: str, mechanism: str) -> LoginModule | None:
+        """The login module of a mechanism. Raises InvalidConfig if the mechanism cannot be offered with it.
+
+        A node may start with a module without users of PLAIN; later changes cannot remove all users.
+        """
+        module = server_login_module(config, listener, mechanism)
+        prefix = f"listener.name.{listener.lower()}.{mechanism.lower()}"
+        if mechanism == PLAIN and (module is None or not module.users):
+            initial = server_login_module(self._initial, listener, PLAIN)
+            if module is None or initial is None or initial.users:
+                raise InvalidConfig(f"{prefix}.sasl.jaas.config has to list the users of PLAIN")
+        handler = KafkaConfig.sasl_server_callback_handler_class
+        if mechanism in SCRAM_MECHANISMS and own_listener_value(config, listener, handler, mechanism) is not None:
+            raise InvalidConfig(f"{prefix}.{handler.name} names a Java class, which cannot be loaded")
+        return module
 
     def _start_scram(self, mechanism: ScramMechanism) -> ScramServer:
         def find_user(name: str) -> ScramCredential | None:

@@ -52,12 +52,19 @@ class TlsContexts:
 
         Configs by which the nodes of a cluster would refuse each other are refused, as in Kafka.
         """
+        self._apply(config, ContextSource.configure)
+
+    def check(self, config: KafkaConfig) -> None:
+        """Raises InvalidConfig if `reconfigure` would."""
+        self._apply(config, ContextSource.check)
+
+    def _apply(self, config: KafkaConfig, apply: Callable[[ContextSource, TlsSettings], None]) -> None:
         for name, source in self._sources():
             try:
                 settings = self._settings(config, name)
                 if name in self._servers and name in self._clients:
                     _check_own_trust(source.settings, settings)
-                source.configure(settings)
+                apply(source, settings)
             except TlsConfigError as error:
                 raise InvalidConfig(f"listener {name}: {error}") from error
 

@@ -109,6 +109,14 @@ class TransportSecurity:
                 raise kind(str(error)) from error
             raise
 
+    def check(self, config: KafkaConfig) -> None:
+        """Raises InvalidConfig if `reconfigure` would."""
+        for login in (self._broker_login, self._controller_login):
+            if login is not None:
+                login.check(config)
+        if self._tls is not None:
+            self._tls.check(config)
+
     def reconfigure(self, config: KafkaConfig) -> None:
         """Use the configs of TLS and SASL from now on. Raises InvalidConfig, and goes on as before."""
         for login in (self._broker_login, self._controller_login):

@@ -10,7 +10,7 @@ from metadata.controller.alter_partition import (
     TopicIsrChanges,
 )
 from metadata.controller.brokers import NO_PREVIOUS_EPOCH, BrokerRegistration
-from metadata.controller.configs import ConfigChange, ConfigOutcome
+from metadata.controller.configs import CONFIGS_MAX, ConfigChange, ConfigOutcome, value_after
 from metadata.controller.controller import Controller
 from metadata.controller.controller_config import ControllerConfig
 from metadata.controller.controller_registration import ControllerRegistration
@@ -52,6 +52,7 @@ from metadata.controller.topics import CreatedTopic, DeletedTopic, NewTopic, Top
 __all__ = [
     "ACL_ENTRIES_MAX",
     "ANY_BROKER_EPOCH",
+    "CONFIGS_MAX",
     "DEFAULT_FEATURES",
     "ELIGIBLE_LEADER_REPLICAS_VERSION",
     "GROUP_VERSION",
@@ -111,4 +112,5 @@ __all__ = [
     "release_level",
     "scram_record",
     "validate_topic_name",
+    "value_after",
 ]

@@ -72,7 +72,8 @@ class ConfigsControl:
                 nulls = [op.name for op in ops if op.value is None and op.op != ConfigOperation.DELETE]
                 _check_resource(resource, named[resource], [op.name for op in ops], nulls)
                 before = image.configs.of(resource)
-                wanted = {op.name: self._after(resource, op, before.get(op.name)) for op in ops}
+                kind = ConfigResourceType(resource.type)
+                wanted = {op.name: value_after(self._schema, kind, op, before.get(op.name)) for op in ops}
                 records += self._change(image, resource, wanted)
                 outcomes.append(ConfigOutcome(resource, None))
             except KafkaError as error:
@@ -94,20 +95,6 @@ class ConfigsControl:
             except KafkaError as error:
                 outcomes.append(ConfigOutcome(resource, error.with_traceback(None)))
         return Decision([*records, *elections_by_configs(image, self._schema, records)], outcomes)
-
-    def _after(self, resource: ConfigResource, change: ConfigChange, current: str | None) -> str | None:
-        if change.op == ConfigOperation.DELETE:
-            return None
-        value = change.value or ""
-        if change.op == ConfigOperation.SET:
-            return value
-        if change.op not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {change.op}")
-        kind = ConfigResourceType(resource.type)
-        if not self._schema.is_list(kind, change.name):
-            raise KafkaError(ErrorCode.INVALID_CONFIG, _no_list_message(kind, change))
-        start = self._schema.default(kind, change.name) if current is None else current
-        return (append_to_list if change.op == ConfigOperation.APPEND else subtract_from_list)(start, value)
 
     def _change(
         self, image: MetadataImage, resource: ConfigResource, wanted: Mapping[str, str | None]
@@ -191,6 +178,23 @@ class ConfigsControl:
             raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
         if broker_id is not None and broker_id not in image.cluster.brokers:
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {broker_id} found.")
+
+
+def value_after(
+    schema: ConfigSchema, kind: ConfigResourceType, change: ConfigChange, current: str | None
+) -> str | None:
+    """The value of a config after a change; None if it has none of its own. Raises KafkaError."""
+    if change.op == ConfigOperation.DELETE:
+        return None
+    value = change.value or ""
+    if change.op == ConfigOperation.SET:
+        return value
+    if change.op not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {change.op}")
+    if not schema.is_list(kind, change.name):
+        raise KafkaError(ErrorCode.INVALID_CONFIG, _no_list_message(kind, change))
+    start = schema.default(kind, change.name) if current is None else current
+    return (append_to_list if change.op == ConfigOperation.APPEND else subtract_from_list)(start, value)
 
 
 def _no_list_message(kind: ConfigResourceType, change: ConfigChange) -> str:

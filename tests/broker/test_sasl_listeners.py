@@ -1,7 +1,8 @@
-"""The SASL mechanisms of a node's listeners, as its configuration makes them."""
+"""The SASL mechanisms of a node's listeners, as its configuration makes them, and changes of that configuration."""
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -11,9 +12,20 @@ from broker.net.authentication_counts import AuthenticationCounts
 from broker.node.sasl_listeners import SaslListeners
 from broker.security.sasl.jaas import PLAIN_MODULE
 from broker.security.sasl.scram import ScramClient
+from broker.wire.api import alter_configs
+from broker.wire.api.alter_configs import AlterConfigsResourceResponse
+from broker.wire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from broker.wire.errors import ErrorCode
 from kraft.env import real_env
 from metadata.configuration import InvalidConfig
-from metadata.protocol import ScramMechanism
+from metadata.protocol import ConfigOperation, ConfigResourceType, ScramMechanism
+from tests.support.running_node import NODE_ID
+from tests.support.sasl import USERS_OF_PLAIN, authenticate, sasl_node, sasl_port
+from tests.support.wire_client import connected
 
 JAAS = "listener.name.clients.plain.sasl.jaas.config"
 SCRAM = MappingProxyType({"sasl.enabled.mechanisms": "SCRAM-SHA-256"})
@@ -75,3 +87,53 @@ def test_node_that_has_started_without_users_of_plain_takes_other_changes() -> N
     offered = node.of("CLIENTS")
     assert offered is not None
     assert offered.message_bytes_max == 1_000
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (JAAS, (ConfigOperation.SET, "nonsense"), "sasl.jaas.config is invalid"),
+        (JAAS, (ConfigOperation.SET, f"{PLAIN_MODULE} required;"), "has to list the users of PLAIN"),
+        (
+            "sasl.enabled.mechanisms",
+            (ConfigOperation.APPEND, "GSSAPI"),
+            "The SASL mechanism GSSAPI of listener CLIENTS is not supported",
+        ),
+    ],
+)
+async def test_broker_refuses_configs_that_it_could_not_apply(
+    tmp_path: Path, name: str, change: tuple[ConfigOperation, str], message: str
+) -> None:
+    """As in Kafka, the broker that gets the request checks them before it answers."""
+    operation, value = change
+    async with sasl_node(tmp_path) as node, connected(node.port) as client:
+        altered = AlterableConfig(name=name, config_operation=operation, value=value)
+        own = AlterConfigsResource(
+            resource_type=ConfigResourceType.BROKER, resource_name=str(NODE_ID), configs=[altered]
+        )
+        retention = AlterableConfig(name="log.retention.ms", config_operation=ConfigOperation.SET, value="7")
+        default = AlterConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name="", configs=[retention])
+        response = await client.call(IncrementalAlterConfigsRequest(resources=[own, default]), 1)
+        assert [each.error_code for each in response.responses] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+        assert message in response.responses[0].error_message
+        assert not node.traced.of("dynamic_config_refused")
+        async with connected(sasl_port(node)) as other:
+            assert not (await authenticate(other, "PLAIN")).error_code
+
+
+async def test_broker_refuses_replaced_configs_that_it_could_not_apply(tmp_path: Path) -> None:
+    async with sasl_node(tmp_path) as node, connected(node.port) as client:
+
+        async def alter(value: str) -> AlterConfigsResourceResponse:
+            configs = [alter_configs.AlterableConfig(name=JAAS, value=value)]
+            resource = alter_configs.AlterConfigsResource(
+                resource_type=ConfigResourceType.BROKER, resource_name=str(NODE_ID), configs=configs
+            )
+            response = await client.call(alter_configs.AlterConfigsRequest(resources=[resource]), 2)
+            result: AlterConfigsResourceResponse = response.responses[0]
+            return result
+
+        refused = await alter("nonsense")
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        assert "sasl.jaas.config is invalid" in (refused.error_message or "")
+        assert (await alter(USERS_OF_PLAIN)).error_code == ErrorCode.NONE

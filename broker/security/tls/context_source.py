@@ -31,6 +31,11 @@ class ContextSource:
         self._context = self._make(settings)
         self.settings, self._versions = settings, before
 
+    def check(self, settings: TlsSettings) -> None:
+        """Raises TlsConfigError if `configure` would."""
+        if settings != self.settings:
+            self._make(settings)
+
     def refresh(self) -> bool:
         """Make the context again if a file has changed since the last call; True if so.
 
