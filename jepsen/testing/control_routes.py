@@ -48,8 +48,6 @@ _RECORDS_PATH: Final = re.compile(r"/clusters/([\w-]+)/topics/([\w.-]+)/records"
 class Clusters(Protocol):
     """The part of the supervisor that requests need."""
 
-    nursery: trio.Nursery
-
     async def create(self, spec: ClusterSpec) -> HostedCluster: ...
 
     def find(self, name: str) -> HostedCluster: ...
@@ -172,7 +170,7 @@ async def _delete(clusters: Clusters, cluster: HostedCluster, words: Words) -> o
         except ControlRefused:
             cluster.note("deletion_failed", topics=topics, groups=groups)
 
-    clusters.nursery.start_soon(delete_at_leisure)
+    cluster.nursery.start_soon(delete_at_leisure)
     return {}
 
 
@@ -188,7 +186,7 @@ async def _act(clusters: Clusters, cluster: HostedCluster, words: Words) -> obje
         except ControlRefused as refused:
             cluster.note("action_refused", action=action.verb, reason=str(refused))
 
-    clusters.nursery.start_soon(act_later)
+    cluster.nursery.start_soon(act_later)
     return {"nodes": []}
 
 

@@ -5,6 +5,7 @@ from filling the memory.
 """
 
 import json
+import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
@@ -18,6 +19,7 @@ from jepsen.testing.errors import ControlRefused
 BODY_BYTES_MAX: Final = 1 << 20
 _RECEIVED_AT_ONCE: Final = 64 * 1024
 _HEADERS_BYTES_MAX: Final = 64 * 1024
+_FAILED: Final = 500
 
 
 @attrs.frozen
@@ -64,6 +66,12 @@ class ControlServer:
         except ControlRefused as refused:
             assert not has_begun, "a request is refused before its response begins"
             await stream.send_all(_head(protocol, refused.status) + _piece(protocol, {"error": str(refused)}))
+        except Exception as error:
+            if has_begun or isinstance(error, trio.BrokenResourceError | trio.ClosedResourceError):
+                raise
+            # A mistake of one request must not end the clusters of other tests.
+            described = "".join(traceback.format_exception(error))
+            await stream.send_all(_head(protocol, _FAILED) + _piece(protocol, {"error": described}))
         await stream.send_all(protocol.send(h11.EndOfMessage()) or b"")
 
 

@@ -15,7 +15,7 @@ from broker.cli.local_security import LocalSecurity, MissingCryptography
 from broker.client import Admin, ClientError, KafkaError, NewTopic
 from jepsen.testing.client_configs import client_configs
 from jepsen.testing.cluster_faults import ClusterFaults
-from jepsen.testing.errors import ActionRefused, BadRequest, NodeFailed, NotReached
+from jepsen.testing.errors import ActionRefused, BadRequest, NodeFailed, NotReached, NotThere
 from jepsen.testing.faults.fault import TEST_SERVER
 from jepsen.testing.hosted_node import HostedNode, NodeSettings, NodeState
 from jepsen.testing.zygote_link import ZygoteLink
@@ -62,7 +62,7 @@ class ClusterSpec:
 
 
 class HostedCluster:
-    """Its nodes run in `nursery`. `start` comes first, and `end` last."""
+    """Its tasks run in `nursery`, which ends with the cluster. `start` comes first, and `end` last."""
 
     def __init__(
         self, name: str, spec: ClusterSpec, env: Env, directory: str, zygote: ZygoteLink, nursery: trio.Nursery
@@ -79,6 +79,7 @@ class HostedCluster:
         self._zygote = zygote
         self.nursery = nursery
         self.faults = ClusterFaults(self)
+        self._has_ended = False
         self._began = time.monotonic()
         self._admin: Admin | None = None
         self._opening = trio.Lock()
@@ -100,6 +101,8 @@ class HostedCluster:
     async def launch(self, nodes: Sequence[HostedNode], within_s: float = _START_S) -> None:
         """Start nodes and wait until they serve. Raises NodeFailed, ActionRefused, NotReached."""
         for node in nodes:
+            if self._has_ended:
+                raise NotThere("the cluster has ended")
             await node.launch()
         with trio.move_on_after(within_s) as scope:
             for node in nodes:
@@ -110,7 +113,9 @@ class HostedCluster:
 
     async def end(self, *, keeps_data: bool) -> None:
         """Kill all nodes, and remove the directory unless its data is kept. All ports are free on return."""
+        self._has_ended = True
         await self._kill_all()
+        self.nursery.cancel_scope.cancel()
         if keeps_data:
             return
         await trio.to_thread.run_sync(lambda: shutil.rmtree(self._directory, ignore_errors=True))

@@ -167,19 +167,24 @@ class HostedNode:
 
     async def _follow(self, process: ForkedProcess, link: JsonLines) -> None:
         """Take the messages of one process until it has ended."""
-        async for message in link.received():
-            if "event" in message or "fault" in message:
-                self._report(self.node_id, message)
-            elif "serving" in message:
-                if self._link is link and self.state is NodeState.STARTING:
-                    self._set_state(NodeState.SERVING)
-            elif (answer := self._answers.get(message["id"])) is not None:
-                answer.error, answer.value = message.get("error"), message.get("value")
-                answer.arrived.set()
-        await process.ended.wait()
-        await link.aclose()
+        try:
+            async for message in link.received():
+                self._take(message, link)
+            await process.ended.wait()
+        finally:
+            await link.aclose()
         if self._link is link and self.is_running:
             self._set_state(NodeState.FAILED)
+
+    def _take(self, message: Mapping[str, Any], link: JsonLines) -> None:
+        if "event" in message or "fault" in message:
+            self._report(self.node_id, message)
+        elif "serving" in message:
+            if self._link is link and self.state is NodeState.STARTING:
+                self._set_state(NodeState.SERVING)
+        elif (answer := self._answers.get(message["id"])) is not None:
+            answer.error, answer.value = message.get("error"), message.get("value")
+            answer.arrived.set()
 
     def _set_state(self, state: NodeState) -> None:
         self.state = state

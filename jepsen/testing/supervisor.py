@@ -43,7 +43,7 @@ def run_supervisor(zygote: socket.socket, directory: str, options: ServerOptions
 
 
 class _Supervisor:
-    """`code` is the exit code of the process. `nursery` runs the tasks of all clusters."""
+    """`code` is the exit code of the process. Each cluster has a nursery within `nursery`, which ends with it."""
 
     nursery: trio.Nursery
 
@@ -86,7 +86,8 @@ class _Supervisor:
         self._check_lease(spec)
         self._names += 1
         name = str(self._names)
-        cluster = HostedCluster(name, spec, self._env, f"{self._directory}/{name}", self._zygote, self.nursery)
+        nursery = await self.nursery.start(_hold_nursery)
+        cluster = HostedCluster(name, spec, self._env, f"{self._directory}/{name}", self._zygote, nursery)
         self._clusters[name] = cluster
         try:
             await cluster.start()
@@ -107,12 +108,13 @@ class _Supervisor:
         await cluster.end(keeps_data=self._options.keep_in is not None)
 
     def described(self) -> dict[str, object]:
-        """The ids of the processes, the directory, and the names of the clusters."""
+        """The ids of the processes, the directory, the names of the clusters, and the number of tasks."""
         return {
             "supervisor": os.getpid(),
             "zygote": os.getppid(),
             "directory": self._directory,
             "clusters": list(self._clusters),
+            "tasks": len(self.nursery.child_tasks),
         }
 
     def lease(self) -> str:
@@ -173,3 +175,10 @@ class _Supervisor:
     def _check_lease(self, spec: ClusterSpec) -> None:
         if spec.lease is not None and spec.lease not in self._leases:
             raise NotThere(f"no lease {spec.lease}")
+
+
+async def _hold_nursery(*, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    """A nursery that lasts until it is cancelled."""
+    async with trio.open_nursery() as nursery:
+        task_status.started(nursery)
+        await trio.sleep_forever()

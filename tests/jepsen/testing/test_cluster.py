@@ -183,3 +183,19 @@ def test_each_client_connects_to_a_secured_cluster_with_its_configuration(server
         values = [record.value for record in cluster.records(topic)]
         assert values == [b"confluent-kafka", b"kafka-python", b"aiokafka", b"kraft"]
         assert cluster.config("java")["security.protocol"] == ("SSL" if security == "mtls" else "SASL_SSL")
+
+
+def test_cluster_that_has_ended_leaves_no_task_in_the_supervisor() -> None:
+    server = ServerLease.start()
+    try:
+        before = server.client.request("GET", "/")["tasks"]
+        for _ in range(2):
+            with Cluster(1, server=server) as cluster:
+                cluster.topic("orders")
+                cluster.kill(node=1, delay=1000)
+        deadline = time.monotonic() + FLUSH_S
+        while server.client.request("GET", "/")["tasks"] != before:
+            assert time.monotonic() < deadline, server.client.request("GET", "/")
+            time.sleep(0.01)
+    finally:
+        server.release()
