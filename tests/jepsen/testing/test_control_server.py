@@ -1,0 +1,54 @@
+"""HTTP of the control port: responses, mistakes and bounds."""
+
+import json
+from collections.abc import AsyncGenerator
+from functools import partial
+from typing import Any
+
+import trio
+
+from jepsen.testing.control_client import ControlClient, ControlError
+from jepsen.testing.control_server import BODY_BYTES_MAX, ControlServer, Request
+from jepsen.testing.errors import ActionRefused
+
+
+async def echo(request: Request) -> AsyncGenerator[object, None]:
+    if request.path == "/mistake":
+        raise ZeroDivisionError("a mistake")
+    if request.path == "/refused":
+        raise ActionRefused("not now")
+    yield {"method": request.method, "path": request.path, "body": request.body}
+
+
+async def ask(method: str, path: str, body: object = None) -> Any:
+    """The answer of a server with the handler above, or the error of the client."""
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, ControlServer(echo).serve, 0, host="127.0.0.1"))
+        client = ControlClient(f"127.0.0.1:{listeners[0].socket.getsockname()[1]}")
+        try:
+            return await trio.to_thread.run_sync(client.request, method, path, body)
+        except (ControlError, OSError) as error:
+            return error
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+async def test_request_reaches_the_handler_without_its_query() -> None:
+    answer = await ask("POST", "/a?b=c", {"word": "ä"})
+    assert answer == {"method": "POST", "path": "/a", "body": {"word": "ä"}}
+
+
+async def test_refusal_has_its_status_and_its_reason() -> None:
+    error = await ask("GET", "/refused")
+    assert (error.status, str(error)) == (409, "not now")
+
+
+async def test_mistake_of_a_handler_is_an_answer_with_its_traceback() -> None:
+    error = await ask("GET", "/mistake")
+    assert error.status == 500
+    assert "ZeroDivisionError: a mistake" in str(error)
+
+
+async def test_body_that_is_too_large_closes_the_connection() -> None:
+    assert isinstance(await ask("POST", "/", "x" * (BODY_BYTES_MAX - len(json.dumps("")))), dict)
+    assert isinstance(await ask("POST", "/", "x" * BODY_BYTES_MAX), OSError)
