@@ -113,7 +113,10 @@ class Zygote:
                     self._report({"key": key, "code": code})
 
     def _take_request(self) -> None:
-        data, descriptors, *_ = socket.recv_fds(self._requests, REQUEST_BYTES_MAX, 1)
+        try:
+            data, descriptors, *_ = socket.recv_fds(self._requests, REQUEST_BYTES_MAX, 1)
+        except ConnectionResetError:  # it has ended without reading the last reports
+            data, descriptors = b"", []
         if not data:  # the supervisor has ended, or is about to
             self._selector.unregister(self._requests)
             return

@@ -82,3 +82,22 @@ def test_command_ends_with_its_parent_without_a_pipe(tmp_path: Path) -> None:
     cluster = json.loads(output.read_text())["cluster"]
     [node] = cluster["nodes"]
     assert_gone([node["pid"]], str(Path(node["log"]).parent), cluster["bootstrap_servers"])
+
+
+def test_zygote_ends_quietly_with_a_supervisor_that_has_not_read_its_last_report(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A socket that is closed with reports in it resets the zygote's end."""
+    server = ServerLease.start()
+    processes = server.client.request("GET", "/")
+    cluster = Cluster(3, server=server)
+    pids = [node["pid"] for node in cluster.nodes]
+    os.kill(processes["supervisor"], signal.SIGSTOP)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    for pid in pids:
+        wait_until(lambda pid=pid: not Path(f"/proc/{pid}").exists(), f"node {pid} is not reaped")
+    os.kill(processes["supervisor"], signal.SIGKILL)
+    assert_gone([processes["zygote"]], processes["directory"], cluster.bootstrap_servers)
+    server.release()
+    assert "Traceback" not in capfd.readouterr().err
