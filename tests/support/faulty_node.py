@@ -101,8 +101,11 @@ class FaultyNode:
 
 @asynccontextmanager
 async def faulty_node(directory: Path, **overrides: object) -> AsyncIterator[FaultyNode]:
+    """A node that serves within the block. No fault may make a handler fail."""
     requests = RequestFilter(NODE_ID, time.time)
     async with running_node(
         directory, dispatchers=filtered_dispatchers(requests), **{**_GROUPS, **overrides}
     ) as running:
         yield FaultyNode(running, requests)
+        failed = running.traced.of("handler_failed")
+        assert not failed, failed

@@ -1,6 +1,7 @@
 """Each action of a fault, as a real client sees it, and its end."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -10,7 +11,7 @@ from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.errors import ErrorCode
-from jepsen.testing.faults import FaultEnded
+from jepsen.testing.faults import FaultEnded, fault_of
 from tests.support.faulty_node import WITHIN_S, FaultyNode, faulty_node
 from tests.support.running_node import NODE_ID
 from tests.support.wire_client import connected, only
@@ -70,6 +71,17 @@ async def test_end_of_a_fault_releases_held_requests(tmp_path: Path) -> None:
         assert await node.read(topic, 1) == [b"a"]
         with pytest.raises(FaultEnded):
             await fault.wait_fired(2)
+
+
+@pytest.mark.parametrize("words", [{"hold": True}, {"drop": "hang"}], ids=["hold", "hang"])
+async def test_node_stops_while_it_holds_a_request(tmp_path: Path, words: dict[str, Any]) -> None:
+    with trio.fail_after(WITHIN_S):
+        async with faulty_node(tmp_path) as node, connected(node.running.port) as client:
+            fault = node.requests.begin(fault_of({"api": "Metadata", **words}))
+            await client.send(MetadataRequest(topics=[]), 12)
+            await fault.wait_held()
+        assert node.running.traced.of("node_stopped")
+        assert not node.running.traced.of("handler_failed")
 
 
 async def test_delayed_request_is_carried_out_later(tmp_path: Path) -> None:
