@@ -10,8 +10,6 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Final
 
-from broker.security.tls.private_authority import PrivateAuthority
-
 USER: Final = "jepsen"
 _NODES: Final = "node"
 _MECHANISM: Final = "SCRAM-SHA-512"
@@ -24,6 +22,9 @@ class ClusterSecurity:
     """Certificates and the clients' password, in files of `directory`."""
 
     def __init__(self, directory: Path) -> None:
+        # Its package is one of the extra `security`, which runs without certificates do not need.
+        from broker.security.tls.private_authority import PrivateAuthority
+
         directory.mkdir(_PRIVATE_DIRECTORY_MODE, parents=True)
         self._directory = directory
         self._authority = PrivateAuthority("jepsen", time.time())

@@ -75,6 +75,11 @@ def test_transactions_outlive_their_coordinators(tmp_path: Path) -> None:
     assert any(each.result for each in history.of("poll", outcome=Outcome.OK) if each.client == "c2")
 
 
+def test_runs_without_certificates_do_not_need_the_package_that_makes_them() -> None:
+    program = "import jepsen.processes.run.command, sys; sys.exit('cryptography' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
 @pytest.mark.parametrize("count", [3, 5])
 def test_in_a_ring_everybody_reaches_a_majority_and_no_two_the_same(count: int) -> None:
     names = [f"n{index}" for index in range(count)]
