@@ -272,13 +272,7 @@ class Connection:
         Raises AuthenticationFailed, which ends the connection.
         """
         assert self._login is not None, "only sessions that have authenticated end"
-        conversation = await self._login.begin()
-        request, version = next(conversation)
-        try:
-            while True:
-                request, version = conversation.send(await self._call_ahead(request, version))
-        except StopIteration as ended:
-            self._authenticate_at = self._login.again_at(ended.value)
+        self._authenticate_at = await self._login.converse(self._call_ahead)
 
     async def _call_ahead(self, request: Any, version: int) -> Any:
         """The response to a request that is sent before all that wait."""

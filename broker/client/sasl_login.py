@@ -49,22 +49,35 @@ class SaslLogin:
 
         Raises AuthenticationFailed, and ConnectionLost if the connection breaks before.
         """
-        conversation = await self.begin()
+
+        async def call(request: Any, version: int) -> Any:
+            return await _call(stream, request, version, client_id)
+
+        return await self.converse(call)
+
+    async def converse(self, call: Callable[[Any, int], Awaitable[Any]]) -> float:
+        """Authenticate, with `call` to send a request and get its response. Returns when to do so again.
+
+        The server's session may have begun as soon as the last message was sent. Counted from a late response, it would
+        end at the server first, which closes the connection. Raises AuthenticationFailed, and the errors of `call`.
+        """
+        conversation = await self._begin()
         request, version = next(conversation)
+        sent_at = trio.current_time()
         try:
             while True:
-                request, version = conversation.send(await _call(stream, request, version, client_id))
+                request, version = conversation.send(await call(request, version))
+                sent_at = trio.current_time()
         except StopIteration as ended:
-            return self.again_at(ended.value)
+            return self._again_at(ended.value, sent_at)
 
-    def again_at(self, lifetime_ms: int) -> float:
-        """When to authenticate again, as a time of Trio's clock."""
+    def _again_at(self, lifetime_ms: int, since: float) -> float:
         if lifetime_ms <= 0:
             return inf
         passed = _PASSED_MIN + (_PASSED_MAX - _PASSED_MIN) * self.random()
-        return trio.current_time() + lifetime_ms / 1000 * passed
+        return since + lifetime_ms / 1000 * passed
 
-    async def begin(self) -> Conversation:
+    async def _begin(self) -> Conversation:
         """The requests of one authentication, which raise AuthenticationFailed. Raises what `start` raises."""
         try:
             return _converse(await self.start())

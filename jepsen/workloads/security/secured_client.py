@@ -124,7 +124,7 @@ class SecuredClient:
         self.history.ok(operation, result)
         self.authenticated_as, self._mechanism = user, mechanism
         passed = self.client.rng.uniform(_PASSED_MIN, _PASSED_MAX)
-        self._again_at = trio.current_time() + result.lifetime_ms / 1000 * passed if result.lifetime_ms else inf
+        self._again_at = self._logged_in_at + result.lifetime_ms / 1000 * passed if result.lifetime_ms else inf
 
     async def _authenticate(self, connection: Connection, value: LogIn) -> LoggedIn:
         nonce, name = self.client.rng.randbytes(_NONCE_BYTES).hex(), value.token_id or value.user

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from broker.client import (
     Admin,
@@ -17,10 +19,16 @@ from broker.client import (
     TimedOut,
     TopicPartition,
 )
+from broker.client.sasl_login import SaslLogin
+from broker.security.sasl.exchange import ClientExchange
 from broker.security.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
+from broker.security.sasl.plain import PlainClient
+from broker.wire.api.sasl_authenticate import SaslAuthenticateResponse
+from broker.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.support.certificates import TestAuthority
 from tests.support.running_node import RunningNode
 from tests.support.sasl import MECHANISMS, PASSWORD, USER, sasl_node, sasl_port
+from tests.support.scripted_node import scripted_node
 
 # Far below all timeouts of clients: authentication that has failed is not tried again.
 AT_ONCE_S = 2.0
@@ -190,3 +198,22 @@ async def test_configs_that_cannot_be_used(config: dict[str, object], message: s
         async with Admin("127.0.0.1:1", config={"security.protocol": "SASL_PLAINTEXT", **config}):
             pass
     assert "hunter2" not in str(refused.value)
+
+
+async def test_session_counts_from_the_message_whose_response_is_late(jumping_clock: MockClock) -> None:
+    """A broker's session begins before its response arrives: the client has to authenticate again before it ends."""
+    late_s, lifetime_s = 3.0, 10.0
+
+    async def script(request: Any) -> object:
+        if isinstance(request, SaslHandshakeRequest):
+            return SaslHandshakeResponse(mechanisms=["PLAIN"])
+        await trio.sleep(late_s)
+        return SaslAuthenticateResponse(error_message=None, session_lifetime_ms=int(lifetime_s * 1000))
+
+    async def start() -> ClientExchange:
+        return PlainClient(USER, PASSWORD)
+
+    async with scripted_node(script) as node, await trio.open_tcp_stream("127.0.0.1", node.port) as stream:
+        began = trio.current_time()
+        again_at = await SaslLogin(start, lambda: 1.0).authenticate(stream, "client")
+    assert late_s < again_at - began < lifetime_s
