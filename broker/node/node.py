@@ -40,7 +40,7 @@ from broker.node.transport_security import TransportSecurity
 from broker.quota import ConnectionRates, QuotaWindows, UnusableQuotas
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import find_replica_selector
-from broker.security.acls import StandardAuthorizer, find_authorizer
+from broker.server.authorizer import Authorizer
 from broker.storage.log_manager import LogManager
 from broker.storage.log_manager_config import LogManagerConfig
 from broker.wire.uuids import encode_uuid
@@ -86,7 +86,7 @@ class Node:
         self._authentications = AuthenticationCounts()
         self._security = TransportSecurity(config, env, self._authentications)
         self._sasl = SaslListeners(env, config, self._authentications)
-        self._authorizer = find_authorizer(config)
+        self._authorizer = self._find_authorizer(config)
         self._env = env
         self._config = config
         self._log_levels = log_levels or LogLevels()
@@ -184,8 +184,7 @@ class Node:
         request_logging = RequestLogging(self._env.trace, acceptor, timer, self._config)
         effective.add_listener(request_logging.configure)
         effective.add_listener(self._security.reconfigure, self._security.check)
-        if isinstance(self._authorizer, StandardAuthorizer):
-            loader.add_publisher(self._authorizer.publish)
+        self._publish_acls(loader)
         loader.add_publisher(self._sasl.publish)
         effective.add_listener(self._sasl.configure, self._sasl.check)
         return NodeContext(
@@ -205,6 +204,22 @@ class Node:
             dispatchers=self._dispatchers,
             metrics=metrics,
         )
+
+    def _find_authorizer(self, config: KafkaConfig) -> Authorizer | None:
+        """The authorizer, if the config names one. Other nodes do not import the package: they start faster."""
+        if not config.authorizer_class_name:
+            return None
+        from broker.security.acls import find_authorizer
+
+        return find_authorizer(config)
+
+    def _publish_acls(self, loader: MetadataLoader) -> None:
+        if self._authorizer is None:
+            return
+        from broker.security.acls import StandardAuthorizer
+
+        if isinstance(self._authorizer, StandardAuthorizer):
+            loader.add_publisher(self._authorizer.publish)
 
     def _make_metrics(self) -> "NodeMetrics | None":
         """The metrics, if there is an HTTP listener. Other nodes do not import the package: they start faster."""

@@ -13,7 +13,7 @@ from broker.client.sasl_config import Credentials, client_exchange
 from broker.client.sasl_login import SaslLogin
 from broker.config import KafkaConfig
 from broker.config.listener_configs import listener_value
-from broker.node.sasl_listeners import enabled_mechanisms, server_login_module
+from broker.node.sasl_mechanisms import enabled_mechanisms, server_login_module
 from broker.security.sasl.exchange import ClientExchange, SaslFailure
 from broker.security.sasl.jaas import JaasError
 from broker.security.sasl.mechanisms import SCRAM_MECHANISMS

@@ -1,37 +1,21 @@
-"""The SASL mechanisms that each listener of a node offers, made from its configuration and the metadata."""
+"""The listeners of a node whose clients authenticate by SASL."""
 
-import hmac
-from collections.abc import Callable
-from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from broker.config import KafkaConfig
-from broker.config.listener_configs import listener_value, own_listener_value
 from broker.net.authentication_counts import AuthenticationCounts
 from broker.net.connection import Connection
-from broker.security.delegation_tokens import TokenCredentials
-from broker.security.sasl.exchange import ServerExchange
-from broker.security.sasl.jaas import JaasError, LoginModule, login_module
-from broker.security.sasl.mechanisms import MECHANISMS, SCRAM_MECHANISMS
-from broker.security.sasl.oauthbearer import MECHANISM as OAUTHBEARER
-from broker.security.sasl.oauthbearer import OAuthBearerServer
-from broker.security.sasl.plain import PLAIN, PlainServer
-from broker.security.sasl.scram import ScramServer, unknown_credential
-from broker.server.sasl import SaslListener, ServerMechanism
+from broker.server.sasl import SaslListener
 from broker.server.unauthenticated import UnauthenticatedConnections
 from kraft.env import Env
-from metadata.configuration import InvalidConfig
-from metadata.image import DelegationTokensImage, MetadataDelta, MetadataImage, ScramImage
-from metadata.protocol import ScramMechanism, SecurityProtocol
-from metadata.protocol.scram import ScramCredential
+from metadata.image import MetadataDelta, MetadataImage
+from metadata.protocol import SecurityProtocol
 
 if TYPE_CHECKING:
-    from broker.node.token_validation import TokenValidation
+    from broker.node.sasl_mechanisms import SaslMechanisms
 
-_NONCE_BYTES: Final = 20
-_SECRET_BYTES: Final = 32
 _SASL: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
@@ -43,50 +27,44 @@ class SaslListeners:
 
     def __init__(self, env: Env, config: KafkaConfig, authentications: AuthenticationCounts) -> None:
         self.authentications = authentications
-        self._env = env
         # The listeners and the length of sessions are those of the start: an administrator who altered the protocol of
         # a listener, or set 1 ms, would lock all out.
-        self._initial = config
-        self._random = env.rng.randbytes
-        self._credentials = ScramImage()
-        self._tokens = DelegationTokensImage()
-        secret_key = config.delegation_token_secret_key
-        self._token_credentials = (
-            None
-            if secret_key is None or not secret_key.value
-            else TokenCredentials(secret_key.value, lambda: self._tokens, lambda: int(env.wall() * 1000))
-        )
+        self._names = [listener.name for listener in config.endpoints.listeners if listener.security_protocol in _SASL]
+        self._mechanisms = self._load(env, config)
         self._listeners: dict[str, SaslListener] = {}
-        self._token_validation: TokenValidation | None = None
-        self._nursery: trio.Nursery | None = None
         self.unauthenticated = UnauthenticatedConnections()
         self.configure(config)
 
+    def _load(self, env: Env, config: KafkaConfig) -> "SaslMechanisms | None":
+        """The maker of mechanisms, if a listener has SASL. Other nodes do not import it: they start faster."""
+        if not self._names:
+            return None
+        from broker.node.sasl_mechanisms import SaslMechanisms
+
+        return SaslMechanisms(env, config)
+
     def configure(self, config: KafkaConfig) -> None:
         """Raises InvalidConfig, and changes nothing then."""
-        self._listeners = {
-            listener.name: self._listener(config, listener.name)
-            for listener in self._initial.endpoints.listeners
-            if listener.security_protocol in _SASL
-        }
+        if self._mechanisms is not None:
+            self._listeners = {name: self._mechanisms.listener(config, name) for name in self._names}
 
     def check(self, config: KafkaConfig) -> None:
         """Raises InvalidConfig for login modules that `configure` would refuse."""
-        for name in self._listeners:
-            for mechanism in enabled_mechanisms(config, name):
-                self._login_module(config, name, mechanism)
+        if self._mechanisms is not None:
+            for name in self._names:
+                self._mechanisms.check(config, name)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Use the credentials of the metadata from now on. A metadata publisher."""
-        self._credentials = image.scram
-        self._tokens = image.delegation_tokens
+        if self._mechanisms is not None:
+            self._mechanisms.publish(image.scram, image.delegation_tokens)
 
     async def run(self) -> None:
         """Close connections that do not authenticate, and fetch the keys of OAUTHBEARER, until cancelled."""
-        async with trio.open_nursery() as self._nursery:
-            self._nursery.start_soon(self.unauthenticated.run)
-            if self._token_validation is not None:
-                self._nursery.start_soon(self._token_validation.run)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.unauthenticated.run)
+            if self._mechanisms is not None:
+                self._mechanisms.start(nursery)
 
     def of(self, listener: str) -> SaslListener | None:
         """See `broker.server.sasl.SaslListeners`."""
@@ -95,105 +73,3 @@ class SaslListeners:
     def opened(self, connection: Connection) -> None:
         """See `broker.server.sasl.SaslListeners`."""
         self.unauthenticated.add(connection)
-
-    def _listener(self, config: KafkaConfig, listener: str) -> SaslListener:
-        mechanisms = {
-            name: ServerMechanism(
-                self._start_of(config, listener, name),
-                listener_value(self._initial, listener, KafkaConfig.connections_max_reauth_ms, name),
-            )
-            for name in enabled_mechanisms(config, listener)
-        }
-        return SaslListener(
-            mechanisms,
-            config.connection_failed_authentication_delay_ms,
-            config.sasl_server_max_receive_size,
-        )
-
-    def _start_of(self, config: KafkaConfig, listener: str, mechanism: str) -> Callable[[], ServerExchange]:
-        module = self._login_module(config, listener, mechanism)
-        if mechanism == PLAIN:
-            return partial(PlainServer, {} if module is None else module.users)
-        if mechanism == OAUTHBEARER:
-            return partial(OAuthBearerServer, self._validation().validate_on(config, listener, module))
-        return partial(self._start_scram, SCRAM_MECHANISMS[mechanism])
-
-    def _login_module(self, config: KafkaConfig, listener: str, mechanism: str) -> LoginModule | None:
-        """The login module of a mechanism. Raises InvalidConfig if the mechanism cannot be offered with it.
-
-        A node may start with a module without users of PLAIN; later changes cannot remove all users.
-        """
-        module = server_login_module(config, listener, mechanism)
-        prefix = f"listener.name.{listener.lower()}.{mechanism.lower()}"
-        if mechanism == PLAIN and (module is None or not module.users):
-            initial = server_login_module(self._initial, listener, PLAIN)
-            if module is None or initial is None or initial.users:
-                raise InvalidConfig(f"{prefix}.sasl.jaas.config has to list the users of PLAIN")
-        handler = KafkaConfig.sasl_server_callback_handler_class
-        if mechanism in SCRAM_MECHANISMS and own_listener_value(config, listener, handler, mechanism) is not None:
-            raise InvalidConfig(f"{prefix}.{handler.name} names a Java class, which cannot be loaded")
-        return module
-
-    def _start_scram(self, mechanism: ScramMechanism) -> ScramServer:
-        def find_user(name: str) -> ScramCredential | None:
-            return self._credentials.of(name).get(mechanism)
-
-        tokens = self._token_credentials
-        return ScramServer(
-            mechanism,
-            self._random(_NONCE_BYTES).hex(),
-            find_user,
-            None if tokens is None else partial(tokens.find, mechanism),
-            unknown=partial(unknown_credential, mechanism, self._secret),
-        )
-
-    @cached_property
-    def _secret(self) -> bytes:
-        """Makes the answers for unknown names. A client that asks two nodes must not learn from their difference.
-
-        Nodes share only one secret that clients do not know, that of delegation tokens. Nodes without it draw one at
-        each start. Only nodes with SCRAM need it.
-        """
-        shared = self._initial.delegation_token_secret_key
-        if shared is None or not shared.value:
-            return self._random(_SECRET_BYTES)
-        return hmac.digest(shared.value.encode(), b"credentials of unknown names", "sha256")
-
-    def _validation(self) -> "TokenValidation":
-        """The validation of tokens, which is imported where a listener first offers OAUTHBEARER: that takes 20 ms."""
-        if self._token_validation is None:
-            from broker.node.token_validation import TokenValidation
-
-            self._token_validation = TokenValidation(self._env)
-            if self._nursery is not None:
-                self._nursery.start_soon(self._token_validation.run)
-        return self._token_validation
-
-
-def enabled_mechanisms(config: KafkaConfig, listener: str) -> tuple[str, ...]:
-    """The mechanisms that a listener offers. Raises InvalidConfig for one that this release does not have."""
-    names = listener_value(config, listener, KafkaConfig.sasl_enabled_mechanisms)
-    for name in names:
-        if name not in MECHANISMS:
-            raise InvalidConfig(
-                f"The SASL mechanism {name} of listener {listener} is not supported. sasl.enabled.mechanisms has to "
-                f"name some of: {', '.join(MECHANISMS)}"
-            )
-    if not names:
-        raise InvalidConfig(f"sasl.enabled.mechanisms has to name a mechanism for listener {listener}")
-    return names
-
-
-def server_login_module(config: KafkaConfig, listener: str, mechanism: str) -> LoginModule | None:
-    """The login module of a mechanism of a listener; None if none is set. Raises InvalidConfig.
-
-    As in Kafka, `sasl.jaas.config` counts with the prefix of a listener and a mechanism only.
-    """
-    value = own_listener_value(config, listener, KafkaConfig.sasl_jaas_config, mechanism)
-    if value is None:
-        return None
-    try:
-        return login_module(value.value)
-    except JaasError as error:
-        name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
-        raise InvalidConfig(f"{name} is invalid: {error}") from error

@@ -12,8 +12,7 @@ import attrs
 
 from broker.net.authentication_counts import AuthenticationCounts
 from broker.net.connection import Connection
-from broker.security.sasl.exchange import Authenticated, InvalidCredentials, SaslFailure, ServerExchange
-from broker.security.sasl.oauthbearer import InvalidToken
+from broker.security.sasl.exchange import Authenticated, InvalidCredentials, InvalidToken, SaslFailure, ServerExchange
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import Tracer
 

@@ -15,8 +15,8 @@ import trio
 
 from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
 from broker.security.oauth.key_set import parse_key_set
+from broker.security.sasl.exchange import InvalidToken
 from broker.security.sasl.jaas import PLAIN_MODULE
-from broker.security.sasl.oauthbearer import InvalidToken
 from broker.security.sasl.plain import PlainClient
 from broker.server.handler import Handler
 from broker.wire.api import APIS

@@ -5,8 +5,7 @@ from typing import Any, Final
 
 import attrs
 
-from broker.security.sasl.exchange import Authenticated
-from broker.security.sasl.oauthbearer import InvalidToken
+from broker.security.sasl.exchange import Authenticated, InvalidToken
 
 # No time beyond the year 9999 is a time of a token.
 _SECONDS_MAX: Final = 253_402_300_799

@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 
 from broker.security.oauth.json_parts import MalformedJson, decode_part, read_object, split_token
-from broker.security.sasl.oauthbearer import InvalidToken
+from broker.security.sasl.exchange import InvalidToken
 
 # Identity providers publish two to five keys.
 KEYS_MAX: Final = 100

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from broker.security.oauth.claims import ClaimRules, check_claims
 from broker.security.oauth.key_set import UnknownKey
 from broker.security.oauth.key_source import KeySource
-from broker.security.sasl.exchange import Authenticated
-from broker.security.sasl.oauthbearer import InvalidToken
+from broker.security.sasl.exchange import Authenticated, InvalidToken
 
 
 class TokenValidator:

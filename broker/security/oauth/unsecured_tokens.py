@@ -13,8 +13,7 @@ import attrs
 
 from broker.security.oauth.claims import ClaimRules, check_claims, read_scopes
 from broker.security.oauth.json_parts import MalformedJson, decode_part, split_token
-from broker.security.sasl.exchange import Authenticated
-from broker.security.sasl.oauthbearer import InvalidToken
+from broker.security.sasl.exchange import Authenticated, InvalidToken
 
 VALIDATOR_CLASS: Final = (
     "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"

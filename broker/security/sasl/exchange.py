@@ -21,6 +21,18 @@ class InvalidCredentials(SaslFailure):
     """The client gets to know no more than that its credentials are invalid. The message is for the server's log."""
 
 
+class InvalidToken(Exception):
+    """A server does not accept a token. The message is for its log, and does not show the token.
+
+    `status` and `scope` are for the client: "invalid_token", or "insufficient_scope" with the scope that is missing.
+    """
+
+    def __init__(self, reason: str, status: str = "invalid_token", scope: str | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.scope = scope
+
+
 @attrs.frozen
 class Authenticated:
     """The result of an exchange: the identity of a client.

@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from broker.security.sasl.exchange import Authenticated, SaslFailure
+from broker.security.sasl.exchange import Authenticated, InvalidToken, SaslFailure
 
 MECHANISM: Final = "OAUTHBEARER"
 
@@ -25,18 +25,6 @@ _NAME: Final = re.compile("[A-Za-z]+")
 _VALUE: Final = re.compile("[\\x21-\\x7e \t\r\n]+")
 _AUTHORIZATION: Final = re.compile(r"(\w+) +([-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
 _AUTH: Final = "auth"
-
-
-class InvalidToken(Exception):
-    """A server does not accept a token. The message is for its log, and does not show the token.
-
-    `status` and `scope` are for the client: "invalid_token", or "insufficient_scope" with the scope that is missing.
-    """
-
-    def __init__(self, reason: str, status: str = "invalid_token", scope: str | None = None) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.scope = scope
 
 
 @attrs.frozen

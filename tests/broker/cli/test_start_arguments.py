@@ -75,3 +75,16 @@ def test_a_node_does_not_load_the_tools_beside_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_node_without_security_loads_only_the_interface_of_sasl() -> None:
+    """The mechanisms, the authorizer and TLS are imported where the configuration asks for them."""
+    program = (
+        "import sys; from broker.cli import main; import broker.cli.start; from broker.node import Node; "
+        "from broker.cli.node_config import read_node_config; from kraft.env import real_env; "
+        "Node(real_env(lambda kind, /, **fields: None), read_node_config(None, [])); "
+        "print([name for name in sorted(sys.modules) "
+        "if name.startswith('broker.security') or name in ('cryptography', 'jwt', 'broker.node.sasl_mechanisms')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "['broker.security', 'broker.security.sasl', 'broker.security.sasl.exchange']\n"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from broker.security.oauth.claims import ClaimRules, check_claims
 from broker.security.oauth.unsecured_tokens import UnsecuredValidator, has_unsecured_login, make_unsecured_token
 from broker.security.sasl import Authenticated
-from broker.security.sasl.oauthbearer import InvalidToken
+from broker.security.sasl.exchange import InvalidToken
 from tests.support.identity_provider import encoded
 
 NOW_MS = 1_700_000_000_000

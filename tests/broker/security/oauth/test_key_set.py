@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from broker.security.oauth.json_parts import TOKEN_BYTES_MAX
 from broker.security.oauth.key_set import KEYS_MAX, InvalidKeySet, KeySet, UnknownKey, parse_key_set
-from broker.security.sasl.oauthbearer import InvalidToken
+from broker.security.sasl.exchange import InvalidToken
 from tests.support.identity_provider import SigningKey, ec_key, ed_key, encoded, jwks, rsa_key
 
 CLAIMS = {"sub": "alice", "exp": 100, "iat": 1}

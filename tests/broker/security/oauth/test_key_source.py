@@ -21,7 +21,7 @@ from broker.security.oauth.http_exchange import (
 from broker.security.oauth.key_set import KeySet, UnknownKey
 from broker.security.oauth.key_source import UNKNOWN_KEY_REFRESH_S, KeySource, RefreshTimes
 from broker.security.oauth.token_validator import TokenValidator
-from broker.security.sasl.oauthbearer import InvalidToken
+from broker.security.sasl.exchange import InvalidToken
 from tests.support.certificates import TestAuthority
 from tests.support.identity_provider import AUDIENCE, IdentityProvider, claims_of, identity_provider, jwks, rsa_key
 
