@@ -75,8 +75,14 @@ class RequestFilter:
         return None if self._loader is None else self._loader.image
 
     def serve(self, context: Context[Any], request: Message, carry_out: CarryOut) -> Work[Message | Frame | None]:
-        """Carry out a request as the faults say. A request that a broker has forwarded has passed its faults there."""
-        if context.connection is None and not context.session.is_own:
+        """Carry out a request as the faults say.
+
+        A request that a broker has forwarded has passed its faults there. SASL messages without headers, which follow
+        version 0 of SaslHandshake, have no faults.
+        """
+        session = context.session
+        is_forwarded = context.connection is None and not session.is_own
+        if is_forwarded or (session.sasl is not None and session.sasl.is_raw):
             return (yield from _work(carry_out(request)))
         facts = self._facts(context, request)
         served = self.history.begin(facts, self._wall())

@@ -10,11 +10,13 @@ from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from broker.wire.api.sasl_handshake import SaslHandshakeRequest
 from broker.wire.errors import ErrorCode
 from jepsen.testing.faults import FaultEnded, fault_of
 from tests.support.faulty_node import WITHIN_S, FaultyNode, faulty_node
 from tests.support.running_node import NODE_ID
-from tests.support.wire_client import connected, only
+from tests.support.sasl import LISTENERS, client_exchange, sasl_port
+from tests.support.wire_client import connected, framed, only
 
 
 async def test_producer_retries_after_an_error_and_writes_once(tmp_path: Path) -> None:
@@ -201,6 +203,15 @@ async def test_part_of_a_forwarded_request_is_refused(tmp_path: Path) -> None:
             }
         served = only(node.served("CreateTopics"))  # the controller does not count it again
         assert [(each.error, each.subject.topic) for each in served.errors] == [("POLICY_VIOLATION", "bad")]
+
+
+async def test_login_without_headers_passes_a_faulty_node_kip_43(tmp_path: Path) -> None:
+    async with faulty_node(tmp_path, **LISTENERS) as node, connected(sasl_port(node.running)) as client:
+        with node.fault(client_id="*", delay_ms=1):
+            assert (await client.call(SaslHandshakeRequest(mechanism="PLAIN"), 0)).error_code == ErrorCode.NONE
+            await client.send_bytes(framed(client_exchange("PLAIN").first()))
+            assert await client.receive_frame() == b""
+            assert (await client.call(MetadataRequest(topics=[]), 12)).brokers
 
 
 async def test_requests_of_nodes_have_faults_only_by_their_client_id(tmp_path: Path) -> None:
