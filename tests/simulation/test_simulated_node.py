@@ -7,7 +7,7 @@ from jepsen.simulation.scenario import Scenario
 from jepsen.simulation.shapes import SHAPES, Shape
 
 
-@pytest.mark.seeds(2, first=1)
+@pytest.mark.seeds(1, first=1)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_promise_is_broken(shape: str, seed: int) -> None:
     verdict = Scenario(seed, seconds=12, shape=Shape([shape])).run()

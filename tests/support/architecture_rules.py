@@ -3,7 +3,7 @@
 import ast
 import builtins
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeGuard
 
 from tests.support.source_code import Module, imported_module, imports, is_within
@@ -92,7 +92,7 @@ def package_of(module: str, packages: Iterable[str]) -> str | None:
 
 def impurities(module: Module) -> list[str]:
     """The impure uses of a module. Naming the type of a socket or of a random generator is permitted."""
-    used = _used_names(module.tree)
+    used = _used_names(list(ast.walk(module.tree)))
     return [
         f"{module.name}:{imported.line} uses {imported.module}"
         for imported in imports(module)
@@ -102,27 +102,27 @@ def impurities(module: Module) -> list[str]:
 
 def system_access(module: Module) -> set[str]:
     """The modules and functions with which a module uses the operating system other than through Env and Trio."""
-    tree = module.tree
-    used = _used_names(tree)
+    nodes = list(ast.walk(module.tree))
+    used = _used_names(nodes)
     found = {
         imported.top_level
         for imported in imports(module)
         if imported.top_level in SYSTEM_MODULES and imported.bound_name in used
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute | ast.Name) and (name := _dotted_name(node)) in SYSTEM_CALLS:
             found.add(name)
     return found
 
 
-def _used_names(tree: ast.Module) -> set[str]:
-    """Names that are used other than as types in annotations."""
+def _used_names(nodes: Sequence[ast.AST]) -> set[str]:
+    """Names that are used other than as types in annotations, by all nodes of a tree."""
     annotations: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
             if isinstance(annotation, ast.expr):
                 annotations.update(id(inner) for inner in ast.walk(annotation))
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in annotations}
+    return {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in annotations}
 
 
 def repeated_enumerations(modules: Iterable[Module]) -> list[str]:
@@ -282,16 +282,16 @@ def _changed(node: ast.AST) -> ast.expr | None:
 
 def set_iterations(module: Module) -> list[str]:
     """Iterations over sets, as far as syntax shows them; their order differs between processes."""
-    tree = module.tree
-    sets = _known_sets(tree)
+    nodes = list(ast.walk(module.tree))
+    sets = _known_sets(nodes)
     orderless = {
         id(argument)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Call) and _last_name(node.func) in _ORDERLESS
         for argument in node.args
     }
     problems = []
-    for node in ast.walk(tree):
+    for node in nodes:
         iterables: list[ast.expr] = []
         if isinstance(node, ast.For | ast.AsyncFor):
             iterables = [node.iter]
@@ -310,11 +310,11 @@ def set_iterations(module: Module) -> list[str]:
     return problems
 
 
-def _known_sets(tree: ast.Module) -> set[str]:
-    """Names and attributes that are annotated as sets, or only ever assigned sets."""
+def _known_sets(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names and attributes that are annotated as sets, or only ever assigned sets, in a tree of these nodes."""
     sets: set[str] = set()
     others: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.arg) and node.annotation is not None:
             (sets if _is_set_type(node.annotation) else others).add(node.arg)
         elif isinstance(node, ast.AnnAssign):

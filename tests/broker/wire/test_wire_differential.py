@@ -89,7 +89,7 @@ def test_kio_reads_our_messages_and_writes_the_same_bytes(api: Api, version: int
     cls = getattr(api, kind)
     theirs = kio_class(api, version, kind)
     rng = Random(f"{api.name} {version} {kind}")
-    for _ in range(20):
+    for _ in range(10):
         message = random_message(cls, version, version >= api.flexible_from, rng)
         encoded = b"".join(encode(message, version))
         other, size = entity_reader(theirs)(encoded, 0)
