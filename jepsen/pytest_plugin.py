@@ -20,6 +20,7 @@ _MARKER: Final = "kafka"
 _SHARED_NODE: Final = "kafka"
 _SERVER: Final = "_kafka_server"
 _PER: Final = ("test", "module", "session")
+_OPTIONS: Final = ("nodes", "security", "config", "seed", "per")
 _USED: "Final[pytest.StashKey[dict[str, tuple[Cluster, float]]]]" = pytest.StashKey()
 
 
@@ -120,6 +121,8 @@ def kafka_cluster(
     """A Kafka cluster for this test, whose nodes can be killed. `@pytest.mark.kafka` has its options."""
     marker = request.node.get_closest_marker(_MARKER)
     options = {} if marker is None else dict(marker.kwargs)
+    if unknown := sorted(options.keys() - _OPTIONS):
+        raise pytest.UsageError(f"@pytest.mark.kafka takes {', '.join(_OPTIONS)}, not {', '.join(unknown)}")
     per = options.pop("per", "test")
     if per not in _PER or (marker is not None and marker.args):
         raise pytest.UsageError(f"@pytest.mark.kafka takes keywords; per is one of {', '.join(_PER)}, not {per!r}")

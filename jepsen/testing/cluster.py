@@ -9,7 +9,7 @@ from jepsen.testing.record import Record, decode_record, encode_record
 from jepsen.testing.server_lease import ServerLease, own_server
 
 ClientName: TypeAlias = Literal["confluent-kafka", "kafka-python", "aiokafka", "kraft", "java"]
-_WAIT_S: Final = 30.0
+WAIT_S: Final = 30.0
 
 
 class Cluster:
@@ -75,7 +75,10 @@ class Cluster:
         """The addresses and the credentials, in the words of a client: keys for confluent-kafka, kraft and java,
         keyword arguments for kafka-python and aiokafka.
         """
-        config = dict(self._described["clients"][client])
+        configs = self._described["clients"]
+        if client not in configs:
+            raise ValueError(f"no client is named {client!r}; there are {', '.join(configs)}")
+        config = dict(configs[client])
         if client == "aiokafka" and "ssl_cafile" in config:
             import ssl  # most sessions do without
 
@@ -110,6 +113,8 @@ class Cluster:
 
     def produce(self, topic: str, values: Sequence[str | bytes | Mapping[str, Any] | None]) -> None:
         """Write records with acks=all: values, or dicts with `value` and maybe `key`, `partition` and `headers`."""
+        if isinstance(values, str | bytes | Mapping):
+            raise TypeError(f"values are a list of records, not {values!r}")
         records = [encode_record(value) for value in values]
         self._request("POST", f"/topics/{topic}/records", {"records": records})
 
@@ -147,7 +152,7 @@ class Cluster:
         leader: tuple[str, int] | None = None,
         in_sync: str | tuple[str, int] | None = None,
         group_stable: str | None = None,
-        timeout: float = _WAIT_S,
+        timeout: float = WAIT_S,
     ) -> None:
         """Wait until a partition has a leader that runs, until all replicas of a partition or topic are in sync, until
         a group has assigned its partitions. Raises ControlError after `timeout` seconds for each.

@@ -135,7 +135,9 @@ class ClusterFaults:
                     raise ActionRefused(f"{fault.id} has ended, with {word}={self.counts(fault)[word]}")
                 await fault.changed.wait()
             return
-        raise NotReached(f"{fault.id}: {word}={self.counts(fault)[word]}, not {wanted}, after {timeout_s:g} s")
+        words = ", ".join(f"{name}={value!r}" for name, value in fault.words.items())
+        problem = f"{word}={self.counts(fault)[word]}, not {wanted}, after {timeout_s:g} s"
+        raise NotReached(f"{fault.id} ({words}): {problem}; `requests` has the requests that the nodes got")
 
     async def list_requests(self, words: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The latest requests of all nodes that a selection concerns, in the order of their times."""

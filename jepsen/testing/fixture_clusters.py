@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from jepsen.testing.cluster import ClientName, Cluster
+from jepsen.testing.cluster import WAIT_S, ClientName, Cluster
 from jepsen.testing.fault_handle import FaultHandle
 from jepsen.testing.record import Record
 from jepsen.testing.server_lease import ServerLease
@@ -69,6 +69,14 @@ class Kafka:
     def requests(self, **words: Any) -> list[dict[str, Any]]:
         """See `Cluster.requests`."""
         return self._cluster.requests(**words)
+
+    def wait_for(self, *, group_stable: str, timeout: float = WAIT_S) -> None:
+        """See `Cluster.wait_for`. A single node has nothing else to wait for."""
+        self._cluster.wait_for(group_stable=group_stable, timeout=timeout)
+
+    def start_rebalance(self, group: str) -> None:
+        """See `Cluster.start_rebalance`."""
+        self._cluster.start_rebalance(group)
 
     def close(self) -> None:
         """End the faults of the test, and delete its topics and groups."""

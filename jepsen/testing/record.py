@@ -37,6 +37,8 @@ def decode_record(record: Mapping[str, Any]) -> Record:
 
 def _encoded(data: str | bytes | None) -> str | None:
     data = data.encode() if isinstance(data, str) else data
+    if not isinstance(data, bytes | None):
+        raise TypeError(f"keys and values are text, bytes or None, not {data!r}")
     return None if data is None else b64encode(data).decode()
 
 

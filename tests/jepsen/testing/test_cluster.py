@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -136,6 +137,19 @@ def test_mistakes_in_actions_are_named(server: ServerLease) -> None:
         for arguments, message in mistakes:
             with pytest.raises(ControlError, match=message):
                 cluster.kill(**arguments)
+
+
+def test_mistakes_in_records_and_names_of_clients_are_named(server: ServerLease) -> None:
+    values: list[tuple[Any, str]] = [("one", "a list of records, not 'one'"), ([1], "text, bytes or None, not 1")]
+    client: Any = "confluent"
+    with Cluster(1, server=server) as cluster:
+        topic = cluster.topic()
+        for wrong, message in values:
+            with pytest.raises(TypeError, match=message):
+                cluster.produce(topic, wrong)
+        assert cluster.records(topic) == []
+        with pytest.raises(ValueError, match="no client is named 'confluent'; there are confluent-kafka, kafka-python"):
+            cluster.config(client)
 
 
 def test_action_that_does_not_apply_is_refused(server: ServerLease) -> None:

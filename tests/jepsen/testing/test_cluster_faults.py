@@ -89,6 +89,11 @@ def test_bad_words_are_refused_with_their_reason(cluster: Cluster) -> None:
         with pytest.raises(ControlError) as refused:
             cluster.fault(**words)
         assert reason in str(refused.value)
+    with (
+        cluster.fault(api="Produce", topic="absent", hold=True) as fault,
+        pytest.raises(ControlError, match=r"\(api='Produce', topic='absent', hold=True\): held=0, not 1, after 0.01 s"),
+    ):
+        fault.wait(timeout=0.01)
     with pytest.raises(ControlError, match="no request is selected by 'error'"):
         cluster.requests(error="NONE")
     with pytest.raises(ControlError, match="has no other replica in its ISR"):

@@ -106,6 +106,11 @@ def test_fails_after_a_kill(kafka_cluster):
 @pytest.mark.kafka(per="week")
 def test_wrong_marker(kafka_cluster):
     pass
+
+
+@pytest.mark.kafka(node=1)
+def test_marker_with_a_wrong_word(kafka_cluster):
+    pass
 '''
 
 KILLED = """
@@ -151,8 +156,9 @@ def wait_until_gone(used: Path) -> None:
 
 def test_fixtures_serve_tests_of_two_processes_and_leave_nothing(tmp_path: Path) -> None:
     done = run_session(tmp_path, APPLICATION, "-n", "2", "--dist", "loadscope", "--kafka-log", "debug")
-    assert "1 failed, 8 passed, 1 error" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 8 passed, 2 errors" in done.stdout, done.stdout + done.stderr
     assert "per is one of test, module, session, not 'week'" in done.stdout
+    assert "takes nodes, security, config, seed, per, not node" in done.stdout
     assert len({each.read_text() for each in tmp_path.glob("servers-*")}) == 1
     report = done.stdout.partition("timeline, seed 7")[2]
     kill = report.index("TEST    node_kill target=")
