@@ -32,7 +32,7 @@ from broker.client import Admin
 from jepsen.testing.actions import Action
 from jepsen.testing.cluster_view import ClusterView
 from jepsen.testing.control_server import Request
-from jepsen.testing.errors import BadRequest, ControlRefused, NotThere
+from jepsen.testing.errors import BadRequest, ControlRefused, NotThere, failures_refused
 from jepsen.testing.fault_routes import begin_fault, change, list_requests, serve_fault
 from jepsen.testing.hosted_cluster import ClusterSpec, HostedCluster
 from jepsen.testing.records import read_records, write_records
@@ -142,6 +142,8 @@ async def _serve_records(cluster: HostedCluster, topic: str, request: Request) -
     config = cluster.own_config
     if request.method == "GET":
         return {"records": await read_records(config, topic)}
+    if request.method != "POST":
+        raise NotThere(f"no {request.method} {request.path}")
     words = Words(request.body)
     records = words.items("records")
     words.end()
@@ -166,7 +168,8 @@ async def _delete(clusters: Clusters, cluster: HostedCluster, words: Words) -> o
 
     async def delete_at_leisure() -> None:
         try:
-            await cluster.administer(delete)
+            with failures_refused():
+                await cluster.administer(delete)
         except ControlRefused:
             cluster.note("deletion_failed", topics=topics, groups=groups)
 
@@ -182,7 +185,8 @@ async def _act(clusters: Clusters, cluster: HostedCluster, words: Words) -> obje
 
     async def act_later() -> None:
         try:
-            await action.run(cluster)
+            with failures_refused():
+                await action.run(cluster)
         except ControlRefused as refused:
             cluster.note("action_refused", action=action.verb, reason=str(refused))
 

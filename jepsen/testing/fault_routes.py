@@ -49,6 +49,8 @@ async def serve_fault(cluster: HostedCluster, fault_id: str, request: Request) -
         return {**described, "ended": True}
     if request.method == "GET":
         return await faults.describe(fault)
+    if request.method != "POST":
+        raise NotThere(f"no {request.method} {request.path}")
     words = Words(request.body)
     if "release" in words:
         words.true("release")

@@ -8,7 +8,7 @@ from typing import Any, Final
 import trio
 
 from broker.client import ClientError, Consumer, ConsumerRecord, KafkaError, Producer, TopicPartition
-from jepsen.testing.errors import ActionRefused, BadRequest
+from jepsen.testing.errors import ActionRefused, BadRequest, NotThere
 
 _WITHIN_S: Final = 30.0
 _TIMEOUT_MS: Final = 30_000
@@ -27,13 +27,15 @@ async def write_records(config: Mapping[str, object], topic: str, records: Itera
 
 
 async def read_records(config: Mapping[str, object], topic: str) -> list[dict[str, Any]]:
-    """All committed records that a topic has now, by partition and offset. Raises ActionRefused."""
+    """All committed records that a topic has now, by partition and offset. Raises NotThere, ActionRefused."""
     found: list[ConsumerRecord[bytes, bytes]] = []
     settings = {**config, "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
     try:
         with trio.fail_after(_WITHIN_S):
             async with Consumer(config=settings) as consumer:
                 partitions = [TopicPartition(topic, each.partition) for each in await consumer.partitions_for(topic)]
+                if not partitions:
+                    raise NotThere(f"no topic {topic}")
                 ends = await consumer.end_offsets(partitions)
                 consumer.assign([each for each in partitions if ends[each]])
                 while any([await consumer.position(each) < ends[each] for each in consumer.assignment()]):
@@ -63,14 +65,29 @@ def _encoded(data: bytes | None) -> str | None:
 def _parse(record: object) -> dict[str, Any]:
     match record:
         case {"value": str() | None as value, **rest} if rest.keys() <= {"key", "partition", "headers"}:
-            headers: Any = rest.get("headers") or []
+            headers = rest.get("headers") or []
+            if not isinstance(headers, list):
+                raise BadRequest(f"headers has to be a list, not {headers!r}")
             return {
                 "value": _decoded(value),
                 "key": _decoded(rest.get("key")),
-                "partition": rest.get("partition"),
-                "headers": [(str(name), _decoded(value)) for name, value in headers],
+                "partition": _partition(rest.get("partition")),
+                "headers": [_header(each) for each in headers],
             }
     raise BadRequest(f"a record has a value, and maybe key, partition and headers: {record!r}")
+
+
+def _partition(partition: object) -> int | None:
+    if partition is None or (isinstance(partition, int) and not isinstance(partition, bool)):
+        return partition
+    raise BadRequest(f"partition has to be an integer, not {partition!r}")
+
+
+def _header(header: object) -> tuple[str, bytes | None]:
+    match header:
+        case [str(name), value]:
+            return name, _decoded(value)
+    raise BadRequest(f"a header is a list of a name and a value: {header!r}")
 
 
 def _decoded(text: object) -> bytes | None:

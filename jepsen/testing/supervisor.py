@@ -92,8 +92,9 @@ class _Supervisor:
         try:
             await cluster.start()
             self._check_lease(spec)
-        except ControlRefused:
-            await self.end(cluster)
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await self.end(cluster)
             raise
         return cluster
 
@@ -105,6 +106,8 @@ class _Supervisor:
 
     async def end(self, cluster: HostedCluster) -> None:
         self._clusters.pop(cluster.name, None)
+        if cluster.spec.shared_as is not None:
+            self._shared.pop(cluster.spec.shared_as, None)
         await cluster.end(keeps_data=self._options.keep_in is not None)
 
     def described(self) -> dict[str, object]:
@@ -152,7 +155,7 @@ class _Supervisor:
         if self._options.parent is None:
             self._leave_standard_error()
             self.nursery.start_soon(self._wait_for_first_lease)
-        server = ControlServer(ControlRoutes(self).handle)
+        server = ControlServer(ControlRoutes(self).handle, self._options.host)
         self.nursery.start_soon(partial(trio.serve_listeners, server.serve, listeners))
 
     async def _wait_for_first_lease(self) -> None:

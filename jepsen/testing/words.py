@@ -1,9 +1,12 @@
 """The words of a JSON request, each checked for its type when it is taken."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from jepsen.testing.errors import BadRequest
+
+# Seconds: all waits and delays of a test are shorter.
+_NUMBER_MAX: Final = 1_000_000
 
 
 class Words:
@@ -34,8 +37,8 @@ class Words:
 
     def number(self, word: str, default: float | None = None) -> float:
         value = self._take(word, default)
-        if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
-            raise BadRequest(f"{word} has to be a number of at least 0, not {value!r}")
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _NUMBER_MAX:
+            raise BadRequest(f"{word} has to be a number from 0 to {_NUMBER_MAX}, not {value!r}")
         return float(value)
 
     def true(self, word: str) -> None:
@@ -66,7 +69,7 @@ class Words:
     def partition(self, word: str) -> tuple[str, int]:
         """A topic and the number of a partition, as a list of two."""
         match self._take(word, None):
-            case [str(topic), int(partition)] if partition >= 0:
+            case [str(topic), int(partition)] if partition >= 0 and not isinstance(partition, bool):
                 return topic, partition
             case value:
                 raise BadRequest(f"{word} has to be a topic and a partition, not {value!r}")

@@ -10,6 +10,7 @@ import trio
 from jepsen.testing.control_client import ControlClient, ControlError
 from jepsen.testing.control_server import BODY_BYTES_MAX, ControlServer, Request
 from jepsen.testing.errors import ActionRefused
+from jepsen.testing.server_options import LOOPBACK
 
 
 async def echo(request: Request) -> AsyncGenerator[object, None]:
@@ -23,8 +24,8 @@ async def echo(request: Request) -> AsyncGenerator[object, None]:
 async def ask(method: str, path: str, body: object = None) -> Any:
     """The answer of a server with the handler above, or the error of the client."""
     async with trio.open_nursery() as nursery:
-        listeners = await nursery.start(partial(trio.serve_tcp, ControlServer(echo).serve, 0, host="127.0.0.1"))
-        client = ControlClient(f"127.0.0.1:{listeners[0].socket.getsockname()[1]}")
+        listeners = await nursery.start(partial(trio.serve_tcp, ControlServer(echo, LOOPBACK).serve, 0, host=LOOPBACK))
+        client = ControlClient(f"{LOOPBACK}:{listeners[0].socket.getsockname()[1]}")
         try:
             return await trio.to_thread.run_sync(client.request, method, path, body)
         except (ControlError, OSError) as error:
@@ -49,6 +50,7 @@ async def test_mistake_of_a_handler_is_an_answer_with_its_traceback() -> None:
     assert "ZeroDivisionError: a mistake" in str(error)
 
 
-async def test_body_that_is_too_large_closes_the_connection() -> None:
+async def test_body_that_is_too_large_is_refused() -> None:
     assert isinstance(await ask("POST", "/", "x" * (BODY_BYTES_MAX - len(json.dumps("")))), dict)
-    assert isinstance(await ask("POST", "/", "x" * BODY_BYTES_MAX), OSError)
+    error = await ask("POST", "/", "x" * BODY_BYTES_MAX)
+    assert (error.status, str(error)) == (413, f"the body has more than {BODY_BYTES_MAX} bytes")
