@@ -12,10 +12,10 @@ import trio
 
 from broker.cli.local_cluster import LocalNode, open_cluster
 from broker.cli.local_security import LocalSecurity, MissingCryptography
-from broker.client import Admin, ClientError, KafkaError, NewTopic
+from broker.client import Admin, ClientError, ErrorCode, KafkaError, NewTopic
 from jepsen.testing.client_configs import client_configs
 from jepsen.testing.cluster_faults import ClusterFaults
-from jepsen.testing.errors import ActionRefused, BadRequest, NodeFailed, NotReached, NotThere
+from jepsen.testing.errors import ActionRefused, BadRequest, NodeFailed, NotReached
 from jepsen.testing.faults.fault import TEST_SERVER
 from jepsen.testing.hosted_node import HostedNode, NodeSettings, NodeState
 from jepsen.testing.zygote_link import ZygoteLink
@@ -79,10 +79,10 @@ class HostedCluster:
         self._zygote = zygote
         self.nursery = nursery
         self.faults = ClusterFaults(self)
-        self._has_ended = False
         self._began = time.monotonic()
         self._admin: Admin | None = None
         self._opening = trio.Lock()
+        self._unique_names: set[str] = set()
 
     async def start(self) -> None:
         """Make the cluster and start its nodes. Raises BadRequest, NodeFailed."""
@@ -94,15 +94,13 @@ class HostedCluster:
                 await self.launch(list(self.nodes.values()))
                 return
             except NodeFailed as failed:
-                await self._kill_all()
+                await self._close_nodes()
                 if attempt + 1 == _ATTEMPTS or "address already in use" not in str(failed).lower():
                     raise
 
     async def launch(self, nodes: Sequence[HostedNode], within_s: float = _START_S) -> None:
         """Start nodes and wait until they serve. Raises NodeFailed, ActionRefused, NotReached."""
         for node in nodes:
-            if self._has_ended:
-                raise NotThere("the cluster has ended")
             await node.launch()
         with trio.move_on_after(within_s) as scope:
             for node in nodes:
@@ -113,8 +111,7 @@ class HostedCluster:
 
     async def end(self, *, keeps_data: bool) -> None:
         """Kill all nodes, and remove the directory unless its data is kept. All ports are free on return."""
-        self._has_ended = True
-        await self._kill_all()
+        await self._close_nodes()
         self.nursery.cancel_scope.cancel()
         if keeps_data:
             return
@@ -122,7 +119,10 @@ class HostedCluster:
 
     def unique(self, name: str) -> str:
         """A name that no other test has."""
-        return f"{name}-{secrets.token_hex(_NAME_BYTES)}"
+        while (unique := f"{name}-{secrets.token_hex(_NAME_BYTES)}") in self._unique_names:
+            pass
+        self._unique_names.add(unique)
+        return unique
 
     def note(self, event: str, **fields: object) -> None:
         """Record an event that the supervisor causes."""
@@ -167,7 +167,12 @@ class HostedCluster:
 
         async def create(admin: Admin) -> None:
             results = await admin.create_topics([NewTopic(unique, partitions, replicas, configs=config)])
-            results.raise_first()
+            try:
+                results.raise_first()
+            except KafkaError as error:
+                # The name is unique: the client has lost the answer to its first request, and has sent another one.
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
 
         await self.administer(create)
         return unique
@@ -200,10 +205,9 @@ class HostedCluster:
         except MissingCryptography as error:
             raise BadRequest(str(error)) from error
 
-    async def _kill_all(self) -> None:
+    async def _close_nodes(self) -> None:
         for node in self.nodes.values():
-            if node.is_running:
-                await node.kill()
+            await node.close()
 
     def _host(self, local: LocalNode, key: str) -> HostedNode:
         overrides = [f"{key}={value}" for key, value in {**_TEST_CONFIGS, **self.spec.config}.items()]

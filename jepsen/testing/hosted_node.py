@@ -1,5 +1,6 @@
 """One node of a test cluster, over all its processes, as the supervisor sees it."""
 
+import contextlib
 import signal
 import socket
 from collections.abc import Callable, Mapping
@@ -73,29 +74,45 @@ class HostedNode:
         self._commands = 0
         self.launches = 0
         self._changed = trio.Event()
+        # Held while a process is forked: it can be killed only after that.
+        self._launching = trio.Lock()
+        self._is_closed = False
 
     @property
     def is_running(self) -> bool:
         return self.state in (NodeState.STARTING, NodeState.SERVING, NodeState.PAUSED)
 
+    @property
+    def _has_process(self) -> bool:
+        """True also while the node shuts down."""
+        return self.process is not None and not self.process.ended.is_set()
+
     async def launch(self) -> None:
         """Start a process. It may not serve before other nodes run. Raises ActionRefused."""
-        if self.is_running:
-            raise ActionRefused(f"node {self.node_id} runs already")
-        self._set_state(NodeState.STARTING)
-        ours, theirs = socket.socketpair()
-        self._link = JsonLines(ours)
-        self.launches += 1
-        spec = {
-            "properties": self._properties,
-            "overrides": self._settings.overrides,
-            "output": str(self.output),
-            "log_level": self._settings.log_level,
-            "seed": f"{self._settings.seed}/{self.launches}",
-            "faults": self._faults(self.node_id),
-        }
-        self.process = await self._zygote.fork(f"{self._settings.key}-{self.launches}", spec, theirs)
-        self._nursery.start_soon(self._follow, self.process, self._link)
+        async with self._launching:
+            if self._is_closed:
+                raise ActionRefused("the cluster has ended")
+            if self.is_running:
+                raise ActionRefused(f"node {self.node_id} runs already")
+            if self._has_process:
+                raise ActionRefused(f"node {self.node_id} has not shut down yet")
+            ours, theirs = socket.socketpair()
+            self.launches += 1
+            self.process = await self._zygote.fork(f"{self._settings.key}-{self.launches}", theirs)
+            # From here on, commands are sent. They come after the spec, as `send` takes its lock at once.
+            self._set_state(NodeState.STARTING)
+            self._link = JsonLines(ours)
+            self._nursery.start_soon(self._follow, self.process, self._link)
+            spec = {
+                "properties": self._properties,
+                "overrides": self._settings.overrides,
+                "output": str(self.output),
+                "log_level": self._settings.log_level,
+                "seed": f"{self._settings.seed}/{self.launches}",
+                "faults": self._faults(self.node_id),
+            }
+            with contextlib.suppress(trio.BrokenResourceError):  # the process has ended
+                await self._link.send(spec)
 
     async def wait_serving(self) -> None:
         """Raises NodeFailed if the node ends before it serves."""
@@ -116,16 +133,31 @@ class HostedNode:
             await self.process.ended.wait()
 
     async def kill(self) -> None:
-        """kill -9. The node's process has ended on return."""
-        process = self._running("kill")
-        self._set_state(NodeState.DOWN)
-        await self._zygote.signal(process, signal.SIGKILL)
-        await process.ended.wait()
+        """kill -9, also while it shuts down. The node's process has ended on return. Raises ActionRefused."""
+        async with self._launching:
+            if not self._has_process:
+                self._running("kill")
+            await self._kill()
+
+    async def close(self) -> None:
+        """Kill the process, if there is one. No other is started."""
+        async with self._launching:
+            self._is_closed = True
+            await self._kill()
+
+    async def _kill(self) -> None:
+        process = self.process
+        if process is not None and not process.ended.is_set():
+            self._set_state(NodeState.DOWN)
+            await self._zygote.signal(process, signal.SIGKILL)
+            await process.ended.wait()
 
     async def pause(self) -> None:
         process = self._running("pause")
         if self.state is NodeState.PAUSED:
             raise ActionRefused(f"node {self.node_id} is paused already")
+        if self.state is NodeState.STARTING:
+            raise ActionRefused(f"node {self.node_id} does not serve yet")
         self._set_state(NodeState.PAUSED)
         await self._zygote.signal(process, signal.SIGSTOP)
 

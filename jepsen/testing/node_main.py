@@ -4,7 +4,8 @@ It is the `Node` that `kraft start` runs, with an environment of its own: a disk
 can die here and the machine cannot, and a tracer that reports events to the supervisor. One socket to the supervisor
 carries JSON lines, commands in and events out:
 
-    supervisor -> node   {"id": 1, "command": "stop", ...}
+    supervisor -> node   {"properties": "node.properties", ...}, the `NodeSpec`, and then
+                         {"id": 1, "command": "stop", ...}
     node -> supervisor   {"id": 1, "value": ...} or {"id": 1, "error": "..."}
                          {"event": "leader_elected", "level": "info", "at": 12.5, "fields": {...}}
                          {"fault": "fault-1", "fired": 3, "held": 1}
@@ -19,7 +20,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from random import Random
 from typing import Any, Final
 
@@ -28,7 +29,6 @@ import trio
 
 from broker.cli.event_printer import EventPrinter
 from broker.cli.node_config import read_node_config
-from broker.config import KafkaConfig
 from broker.events import ALL_CATALOGUES, EVENT_KINDS
 from broker.log_levels import LogLevels
 from broker.node import Node
@@ -62,20 +62,27 @@ class NodeSpec:
     faults: Mapping[str, Mapping[str, Any]]
 
 
-def run_node(node: Mapping[str, Any], supervisor: socket.socket) -> int:
+def run_node(supervisor: socket.socket) -> int:
     """Run a node until the supervisor asks it to stop, or has ended. Returns the exit code of the process."""
-    spec = NodeSpec(**{**node, "overrides": tuple(node["overrides"])})
+    trio.run(_run, supervisor)
+    return 0
+
+
+async def _run(supervisor: socket.socket) -> None:
+    link = JsonLines(supervisor)
+    messages = link.received()
+    async for message in messages:
+        await _run_node(link, messages, NodeSpec(**{**message, "overrides": tuple(message["overrides"])}))
+        return
+    os._exit(_LOST_SUPERVISOR)
+
+
+async def _run_node(link: JsonLines, messages: AsyncIterator[dict[str, Any]], spec: NodeSpec) -> None:
     output = os.open(spec.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
     os.close(output)
     config = read_node_config(spec.properties, spec.overrides)
-    trio.run(_run, supervisor, config, spec)
-    return 0
-
-
-async def _run(supervisor: socket.socket, config: KafkaConfig, spec: NodeSpec) -> None:
-    link = JsonLines(supervisor)
     reporter = _EventReporter(link)
     levels = LogLevels([catalogue.package for catalogue in ALL_CATALOGUES], Level[spec.log_level.upper()])
     printer = EventPrinter(config.node_id, levels)
@@ -93,14 +100,17 @@ async def _run(supervisor: socket.socket, config: KafkaConfig, spec: NodeSpec) -
         nursery.start_soon(printer.run)
         nursery.start_soon(reporter.run)
         nursery.start_soon(faults.run)
-        nursery.start_soon(_take_commands, node, link, nursery, {**COMMANDS, **faults.commands, **clock.commands})
+        taken = {**COMMANDS, **faults.commands, **clock.commands}
+        nursery.start_soon(_take_commands, node, link, messages, nursery, taken)
         await node.run(task_status=_Serving(node, reporter))
         await reporter.flush()
         nursery.cancel_scope.cancel()
 
 
-async def _take_commands(node: Node, link: JsonLines, nursery: trio.Nursery, commands: Commands) -> None:
-    async for message in link.received():
+async def _take_commands(
+    node: Node, link: JsonLines, messages: AsyncIterator[dict[str, Any]], nursery: trio.Nursery, commands: Commands
+) -> None:
+    async for message in messages:
         nursery.start_soon(_serve_command, node, link, message, commands)
     os._exit(_LOST_SUPERVISOR)
 

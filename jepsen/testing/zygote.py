@@ -4,7 +4,7 @@ It has one thread and no event loop, so that a fork of it is a process like any 
 garbage collection, which keeps their pages shared. The supervisor is its first child. The nodes are its children too:
 the supervisor requests them over a socket, and gets their process ids and exit codes over it.
 
-    supervisor -> zygote   {"fork": key, "node": {...}} with the node's end of a socket pair; {"signal": 9, "key": key}
+    supervisor -> zygote   {"fork": key} with the node's end of a socket pair; {"signal": 9, "key": key}
     zygote -> supervisor   {"key": key, "pid": 123}, {"key": key, "code": -9}
 
 Nothing survives the process that needs it. The zygote ends with its parent (`lifeline`), and ends the supervisor then.
@@ -23,11 +23,11 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any, Final, Never
+from typing import Final, Never
 
 from jepsen.testing.lifeline import Lifeline
 
-REQUEST_BYTES_MAX: Final = 1 << 17
+REQUEST_BYTES_MAX: Final = 4_096
 # For the supervisor to end its clusters, which takes milliseconds. It is killed after that.
 _END_S: Final = 10.0
 _LOOK_S: Final = 0.5
@@ -42,7 +42,7 @@ class Zygote:
         self,
         lifeline: Lifeline,
         run_supervisor: Callable[[socket.socket], int],
-        run_node: Callable[[dict[str, Any], socket.socket], int],
+        run_node: Callable[[socket.socket], int],
     ) -> None:
         self._lifeline = lifeline
         self._run_supervisor = run_supervisor
@@ -127,7 +127,7 @@ class Zygote:
                     os.kill(pid, request["signal"])
             return
         end = socket.socket(fileno=descriptors[0])
-        pid = self._fork(lambda: self._run_node(request["node"], end))
+        pid = self._fork(lambda: self._run_node(end))
         end.close()
         self._keys[pid] = request["fork"]
         self._report({"key": request["fork"], "pid": pid})

@@ -4,7 +4,6 @@ import json
 import signal
 import socket
 from array import array
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -36,12 +35,12 @@ class ZygoteLink:
         self._socket = trio.socket.from_stdlib_socket(end)
         self._processes: dict[str, ForkedProcess] = {}
 
-    async def fork(self, key: str, node: Mapping[str, Any], end: socket.socket) -> ForkedProcess:
+    async def fork(self, key: str, end: socket.socket) -> ForkedProcess:
         """Fork a node that has `end` as its end of a connection; it is closed here. `key` names this process alone."""
         process = self._processes[key] = ForkedProcess(key)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [end.fileno()]))]
         with end:
-            await self._send({"fork": key, "node": node}, rights)
+            await self._send({"fork": key}, rights)
         await process.forked.wait()
         return process
 
