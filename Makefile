@@ -18,6 +18,7 @@
 #                            notices; COUNT=300 SEED=1 JOBS=2 ARGS="--packages kraft/core"
 #   make test-interpreters   the packages' own tests on the other supported versions of Python that are installed
 #   make test-wheel          the built wheel in an empty environment: import, produce and consume, read by Spark
+#   make test-example-repository  the tests of docs/testing-examples.md with the built wheel in an empty environment; RUNS=50
 #   make check               lint, format, types, and known advisories of the dependencies where a source is reachable
 #   make docs                the references, the dashboard and the alert rules, from the source
 #   make terminal-images     docs/images: what some commands print on a terminal
@@ -78,7 +79,7 @@ SEED ?= 1
 SPARK ?= 4_1
 
 .PHONY: venv run test explore test-mutations test-client-kafka test-differential test-kafka-monitoring test-spark-tables \
-	test-java-clients test-go-clients test-prometheus test-interpreters test-wheel check docs terminal-images soak jepsen fuzz half-open \
+	test-java-clients test-go-clients test-prometheus test-interpreters test-wheel test-example-repository check docs terminal-images soak jepsen fuzz half-open \
 	transaction-kills maintenance spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
 	bench-followers bench-moves bench-transactions bench-groups bench-quotas bench-metadata bench-loop-holds \
@@ -132,6 +133,9 @@ test-interpreters: $(VENV)/.installed-test
 
 test-wheel: $(VENV)/.installed-test $(VENV)/.installed-package
 	.ci/test-wheel
+
+test-example-repository: $(VENV)/.installed-test $(VENV)/.installed-package
+	.ci/test-example-repository
 
 check: $(VENV)/.installed-test $(VENV)/.installed-check
 	$(BIN)/ruff check .

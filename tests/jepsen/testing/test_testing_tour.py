@@ -1,4 +1,4 @@
-"""The examples of docs/testing.md: files of tests in one session of pytest, and scripts with their output."""
+"""The examples of docs/testing.md and docs/testing-examples.md: sessions of pytest, and scripts with their output."""
 
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from jepsen.testing import cluster
 from jepsen.testing.server_lease import ServerLease
 from tests.jepsen.testing.test_pytest_plugin import run_session
 from tests.support.document_examples import examples, run_example
+from tests.support.example_repository import write_repository
 
 pytestmark = pytest.mark.clients
 
@@ -21,6 +22,12 @@ def test_files_of_tests_pass(tmp_path: Path) -> None:
         (tmp_path / f"test_example_{number}.py").write_text(code)
     done = run_session(tmp_path, "")
     assert "5 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_planted_bugs_of_the_example_repository_are_found(tmp_path: Path) -> None:
+    write_repository(tmp_path)
+    done = run_session(tmp_path, "", "-n", "0")
+    assert "3 passed, 3 xfailed" in done.stdout, done.stdout + done.stderr
 
 
 def test_scripts_print_the_documented_output(server: ServerLease, monkeypatch: pytest.MonkeyPatch) -> None:
