@@ -40,7 +40,7 @@ class Cluster:
         processes that use a server and give `shared_as` have the same cluster, which lasts as long as the server.
         """
         self._server = server or own_server()
-        self._is_shared = shared_as is not None
+        self._is_shared, self._is_closed = shared_as is not None, False
         spec = {"nodes": nodes, "security": security, "config": dict(config or {}), "seed": seed}
         owner = {"shared_as": shared_as} if self._is_shared else {"lease": self._server.lease.name}
         spec |= {"log_level": log_level, **owner}
@@ -234,8 +234,9 @@ class Cluster:
         return sorted(events, key=lambda event: event["seconds"])
 
     def close(self) -> None:
-        """End all processes and remove the directory. A cluster that is shared goes on."""
-        if not self._is_shared:
+        """End all processes and remove the directory. A cluster that is shared goes on. Later calls have no effect."""
+        if not (self._is_shared or self._is_closed):
+            self._is_closed = True
             self._request("DELETE", "")
 
     def __enter__(self) -> Self:

@@ -5,15 +5,16 @@ together, is retired; in the moment until then, another node may fire it once mo
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import count
 from typing import Any, Protocol
 
 import trio
 
-from jepsen.testing.errors import ActionRefused, BadRequest, NotReached, NotThere
+from jepsen.testing.errors import ActionRefused, BadRequest, NodeNotRunning, NotReached, NotThere
 from jepsen.testing.faults import Fault, FaultRefused, fault_of
 from jepsen.testing.faults.fault import selection_of
-from jepsen.testing.hosted_node import HostedNode, NodeState
+from jepsen.testing.hosted_node import HostedNode
 
 
 class ClusterFault:
@@ -25,6 +26,8 @@ class ClusterFault:
         self.fault = fault
         self.is_retired = self.is_ended = False
         self.changed = trio.Event()
+        # The nodes that were paused when it ended: it is still in force on them.
+        self.not_ended_on: set[int] = set()
         self._fired: dict[tuple[int, int], int] = {}
         self._held: dict[tuple[int, int], int] = {}
 
@@ -111,7 +114,16 @@ class ClusterFaults:
             fault.is_ended = True
             self._cluster.note("fault_ended", fault=fault.id, fired=fault.fired)
             fault.notify()
+            fault.not_ended_on = {node_id for node_id, node in self._cluster.nodes.items() if node.is_paused}
             await self._command(fault, "end_fault")
+
+    async def end_on_resumed(self, node: HostedNode) -> None:
+        """End the faults that have ended while a node was paused."""
+        for fault in list(self._faults.values()):
+            if node.node_id in fault.not_ended_on:
+                fault.not_ended_on.remove(node.node_id)
+                with suppress(NodeNotRunning):
+                    await node.call("end_fault", fault=fault.id)
 
     async def describe(self, fault: ClusterFault) -> dict[str, Any]:
         """Its counts, and the firings on the nodes that run."""
@@ -145,7 +157,10 @@ class ClusterFaults:
             selection_of(words)
         except FaultRefused as refused:
             raise BadRequest(str(refused)) from refused
-        found = [await node.call("list_requests", words=words) for node in self._running()]
+        found = []
+        for node in self._running():
+            with suppress(NodeNotRunning):
+                found.append(await node.call("list_requests", words=words))
         return sorted((served for of_node in found for served in of_node), key=lambda served: served["at"])
 
     def update(self, node: HostedNode, message: Mapping[str, Any]) -> None:
@@ -171,10 +186,11 @@ class ClusterFaults:
         answers = []
         for node in self._running():
             if chosen in (None, node.node_id):
-                answers.append((node, await node.call(command, fault=fault.id, **arguments)))
+                with suppress(NodeNotRunning):  # a later process begins with the faults that are in force then
+                    answers.append((node, await node.call(command, fault=fault.id, **arguments)))
         return answers
 
     def _running(self) -> list[HostedNode]:
         """The nodes that answer commands: a paused one does not."""
         nodes = self._cluster.nodes.values()
-        return [node for node in nodes if node.is_running and node.state is not NodeState.PAUSED]
+        return [node for node in nodes if node.is_running and not node.is_paused]

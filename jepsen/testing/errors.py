@@ -36,6 +36,10 @@ class ActionRefused(ControlRefused):
     status: ClassVar = 409
 
 
+class NodeNotRunning(ActionRefused):
+    """The node does not run, or has ended before it answered."""
+
+
 class TooLarge(ControlRefused):
     """The body has more bytes than the server keeps."""
 

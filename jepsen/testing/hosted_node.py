@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from broker.cli.local_cluster import LocalNode
-from jepsen.testing.errors import ActionRefused, NodeFailed
+from jepsen.testing.errors import ActionRefused, NodeFailed, NodeNotRunning
 from jepsen.testing.json_lines import JsonLines
 from jepsen.testing.zygote_link import ForkedProcess, ZygoteLink
 
@@ -81,6 +81,10 @@ class HostedNode:
     @property
     def is_running(self) -> bool:
         return self.state in (NodeState.STARTING, NodeState.SERVING, NodeState.PAUSED)
+
+    @property
+    def is_paused(self) -> bool:
+        return self.state is NodeState.PAUSED
 
     @property
     def _has_process(self) -> bool:
@@ -154,7 +158,7 @@ class HostedNode:
 
     async def pause(self) -> None:
         process = self._running("pause")
-        if self.state is NodeState.PAUSED:
+        if self.is_paused:
             raise ActionRefused(f"node {self.node_id} is paused already")
         if self.state is NodeState.STARTING:
             raise ActionRefused(f"node {self.node_id} does not serve yet")
@@ -163,26 +167,32 @@ class HostedNode:
 
     async def resume(self) -> None:
         process = self._running("resume")
-        if self.state is not NodeState.PAUSED:
+        if not self.is_paused:
             raise ActionRefused(f"node {self.node_id} is not paused")
         await self._zygote.signal(process, signal.SIGCONT)
         self._set_state(NodeState.SERVING)
 
     async def call(self, command: str, **arguments: object) -> Any:
-        """Have the node serve a command of `jepsen.testing.node_commands`. Raises ActionRefused."""
+        """Have the node serve a command of `jepsen.testing.node_commands`. Raises ActionRefused; NodeNotRunning if it
+        ends meanwhile.
+        """
         self._running(command)
         assert self._link is not None, "it runs"
         self._commands += 1
-        number, answer = self._commands, _Answer()
+        number, answer = self._commands, _Answer(self._link)
         self._answers[number] = answer
         try:
             with trio.fail_after(_COMMAND_S):
                 await self._link.send({"id": number, "command": command, **arguments})
                 await answer.arrived.wait()
-        except (trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError):
+        except trio.TooSlowError:
             raise ActionRefused(f"node {self.node_id} does not answer") from None
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            answer.has_lost_node = True
         finally:
             del self._answers[number]
+        if answer.has_lost_node:
+            raise NodeNotRunning(f"node {self.node_id} has ended")
         if answer.error is not None:
             raise ActionRefused(f"node {self.node_id}: {answer.error}")
         return answer.value
@@ -194,7 +204,7 @@ class HostedNode:
 
     def _running(self, action: str) -> ForkedProcess:
         if not self.is_running or self.process is None:
-            raise ActionRefused(f"{action}: node {self.node_id} does not run, it is {self.state}")
+            raise NodeNotRunning(f"{action}: node {self.node_id} does not run, it is {self.state}")
         return self.process
 
     async def _follow(self, process: ForkedProcess, link: JsonLines) -> None:
@@ -202,6 +212,10 @@ class HostedNode:
         try:
             async for message in link.received():
                 self._take(message, link)
+            for answer in self._answers.values():
+                if answer.link is link:
+                    answer.has_lost_node = True
+                    answer.arrived.set()
             await process.ended.wait()
         finally:
             await link.aclose()
@@ -226,6 +240,8 @@ class HostedNode:
 
 @attrs.define(eq=False)
 class _Answer:
+    link: JsonLines
+    has_lost_node: bool = False
     arrived: trio.Event = attrs.field(factory=trio.Event)
     value: Any = None
     error: str | None = None

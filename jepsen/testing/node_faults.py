@@ -42,6 +42,8 @@ class NodeFaults:
                 self.requests.begin(fault, fault_id)
 
     async def begin(self, node: Node, fault: str, words: Mapping[str, Any]) -> None:
+        if fault in self.requests.faults:
+            return  # this process has begun with it
         try:
             self.requests.begin(fault_of(words), fault)
         except FaultRefused as refused:

@@ -1,5 +1,7 @@
 """Faults, requests and events of a test cluster through its Python face."""
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -67,6 +69,30 @@ def test_held_request_is_released(cluster: Cluster) -> None:
         held.release()
         assert client.flush(WITHIN_S) == 0
         assert (held.held, held.fired) == (0, 1)
+
+
+def test_fault_that_ends_while_its_node_is_paused_releases_its_requests(server: ServerLease) -> None:
+    with Cluster(1, server=server) as cluster:
+        topic = cluster.topic("orders")
+        client = producer(cluster)
+        held = cluster.fault(api="Produce", topic=topic, hold=True)
+        client.produce(topic, b"a")
+        client.poll(0)
+        held.wait()
+        cluster.pause(node=1)
+        held.end()
+        cluster.resume(node=1)
+        assert client.flush(WITHIN_S) == 0
+
+
+def test_fault_begins_while_a_node_is_killed(server: ServerLease) -> None:
+    with Cluster(1, server=server) as cluster, ThreadPoolExecutor(1) as threads:
+        os.kill(cluster.nodes[0]["pid"], signal.SIGSTOP)  # it does not answer, and the supervisor does not know why
+        beginning = threads.submit(cluster.fault, api="Produce", topic="orders", hold=True)
+        while "fault_began" not in {event["event"] for event in cluster.events()}:
+            time.sleep(0.01)
+        cluster.kill(node=1)
+        beginning.result().end()
 
 
 def test_fault_is_in_force_on_a_node_that_starts_later(cluster: Cluster) -> None:

@@ -121,3 +121,8 @@ def test_cluster_that_was_shared_and_has_been_removed_is_made_again(server: Serv
     again = Cluster(1, server=server, shared_as="removed")
     assert [node["state"] for node in again.nodes] == ["serving"]
     server.client.request("DELETE", f"/clusters/{again.name}")
+
+
+def test_cluster_can_be_closed_twice(server: ServerLease) -> None:
+    with Cluster(1, server=server) as cluster:
+        cluster.close()
