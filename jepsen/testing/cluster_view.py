@@ -31,11 +31,17 @@ class ClusterView:
     async def leader_of(self, topic: str, partition: int, timeout_s: float) -> HostedNode:
         """The leader of a partition, once one serves."""
 
-        async def look() -> HostedNode | None:
-            found = await self._partition(topic, partition)
-            return None if found is None else self._serving(found["leader"])
+        problem = unserved = f"{topic}-{partition} has no leader that serves"
 
-        return await _until(look, f"{topic}-{partition} has no leader that serves", timeout_s)
+        async def look() -> HostedNode | None:
+            nonlocal problem
+            partitions = await self._partitions(topic)
+            problem = _absence(topic, partition, partitions) or unserved
+            if partitions is None or partition >= len(partitions):
+                return None
+            return self._serving(partitions[partition]["leader"])
+
+        return await _until(look, lambda: problem, timeout_s)
 
     async def coordinator_of(self, group: str, timeout_s: float) -> HostedNode:
         """The coordinator of a group, once one serves. The topic of the coordinators is created if it is missing."""
@@ -68,14 +74,17 @@ class ClusterView:
     async def until_in_sync(self, topic: str, partition: int | None, timeout_s: float) -> None:
         """Wait until all replicas of a partition, or of all partitions of the topic, are in sync."""
 
+        of = topic if partition is None else f"{topic}-{partition}"
+        problem = unsynced = f"not all replicas of {of} are in sync"
+
         async def look() -> bool:
-            view = await self._ask_latest("view_topic", topic=topic)
-            partitions = [] if view is None else view["partitions"]
-            chosen = partitions if partition is None else partitions[partition : partition + 1]
+            nonlocal problem
+            partitions = await self._partitions(topic)
+            problem = _absence(topic, partition, partitions) or unsynced
+            chosen = (partitions or [])[partition : None if partition is None else partition + 1]
             return bool(chosen) and all(sorted(each["isr"]) == sorted(each["replicas"]) for each in chosen)
 
-        of = topic if partition is None else f"{topic}-{partition}"
-        await _until(look, f"not all replicas of {of} are in sync", timeout_s)
+        await _until(look, lambda: problem, timeout_s)
 
     async def until_group_stable(self, group: str, timeout_s: float) -> None:
         """Wait until a group has members, and each has its assignment."""
@@ -108,11 +117,11 @@ class ClusterView:
 
         await _until(look, f"not all nodes know the topic {topic}", timeout_s)
 
-    async def _partition(self, topic: str, partition: int) -> dict[str, Any] | None:
+    async def _partitions(self, topic: str) -> list[dict[str, Any]] | None:
+        """The partitions of a topic, none if it does not exist; None if no node answers."""
         view = await self._ask_latest("view_topic", topic=topic)
-        partitions = [] if view is None else view["partitions"]
-        found: dict[str, Any] | None = partitions[partition] if partition < len(partitions) else None
-        return found
+        partitions: list[dict[str, Any]] | None = None if view is None else view["partitions"]
+        return partitions
 
     async def _create_offsets_topic(self, group: str) -> None:
         view = await self._ask_latest("view_topic", topic=CONSUMER_OFFSETS)
@@ -134,6 +143,15 @@ class ClusterView:
     def _serving(self, node_id: int) -> HostedNode | None:
         node = self._cluster.nodes.get(node_id)
         return node if node is not None and node.state is NodeState.SERVING else None
+
+
+def _absence(topic: str, partition: int | None, partitions: list[dict[str, Any]] | None) -> str | None:
+    """The reason why there is no such topic or partition; None if it exists, or if no node answers."""
+    if partitions == []:
+        return f"no topic is named {topic}"
+    if partitions is not None and partition is not None and partition >= len(partitions):
+        return f"{topic} has no partition {partition}; its partitions: {len(partitions)}"
+    return None
 
 
 async def _ask(node: HostedNode, command: str, **arguments: object) -> dict[str, Any] | None:

@@ -139,6 +139,20 @@ def test_mistakes_in_actions_are_named(server: ServerLease) -> None:
                 cluster.kill(**arguments)
 
 
+def test_wait_for_an_absent_topic_or_partition_names_it(server: ServerLease) -> None:
+    with Cluster(1, server=server) as cluster:
+        topic = cluster.topic("orders")
+        absent: list[tuple[dict[str, Any], str]] = [
+            ({"leader": ("absent", 0)}, "no topic is named absent, after 0.1 s"),
+            ({"in_sync": "absent"}, "no topic is named absent, after 0.1 s"),
+            ({"leader": (topic, 7)}, f"{topic} has no partition 7; its partitions: 1, after 0.1 s"),
+            ({"in_sync": (topic, 7)}, f"{topic} has no partition 7; its partitions: 1, after 0.1 s"),
+        ]
+        for words, message in absent:
+            with pytest.raises(ControlError, match=message):
+                cluster.wait_for(**words, timeout=0.1)
+
+
 def test_mistakes_in_records_and_names_of_clients_are_named(server: ServerLease) -> None:
     values: list[tuple[Any, str]] = [("one", "a list of records, not 'one'"), ([1], "text, bytes or None, not 1")]
     client: Any = "confluent"
