@@ -110,7 +110,7 @@ async def _pause(cluster: HostedCluster, nodes: Sequence[HostedNode]) -> None:
 async def _resume(cluster: HostedCluster, nodes: Sequence[HostedNode]) -> None:
     for node in nodes:
         await node.resume()
-        await cluster.faults.end_on_resumed(node)
+        await cluster.faults.catch_up(node)
 
 
 _VERBS: Final[Mapping[str, Callable[[HostedCluster, Sequence[HostedNode]], Awaitable[Any]]]] = {

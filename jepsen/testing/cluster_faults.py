@@ -26,8 +26,8 @@ class ClusterFault:
         self.fault = fault
         self.is_retired = self.is_ended = False
         self.changed = trio.Event()
-        # The nodes that were paused when it ended: it is still in force on them.
-        self.not_ended_on: set[int] = set()
+        # The nodes that were paused when it was retired or ended: it is still in force on them.
+        self.still_on: set[int] = set()
         self._fired: dict[tuple[int, int], int] = {}
         self._held: dict[tuple[int, int], int] = {}
 
@@ -114,16 +114,16 @@ class ClusterFaults:
             fault.is_ended = True
             self._cluster.note("fault_ended", fault=fault.id, fired=fault.fired)
             fault.notify()
-            fault.not_ended_on = {node_id for node_id, node in self._cluster.nodes.items() if node.is_paused}
+            fault.still_on |= self._paused()
             await self._command(fault, "end_fault")
 
-    async def end_on_resumed(self, node: HostedNode) -> None:
-        """End the faults that have ended while a node was paused."""
+    async def catch_up(self, node: HostedNode) -> None:
+        """Retire or end the faults on a node that was paused meanwhile."""
         for fault in list(self._faults.values()):
-            if node.node_id in fault.not_ended_on:
-                fault.not_ended_on.remove(node.node_id)
+            if node.node_id in fault.still_on:
+                fault.still_on.remove(node.node_id)
                 with suppress(NodeNotRunning):
-                    await node.call("end_fault", fault=fault.id)
+                    await node.call("end_fault" if fault.is_ended else "retire_fault", fault=fault.id)
 
     async def describe(self, fault: ClusterFault) -> dict[str, Any]:
         """Its counts, and the firings on the nodes that run."""
@@ -172,6 +172,7 @@ class ClusterFaults:
         times = fault.fault.occurrence.times
         if times is not None and fault.fired >= times and not fault.is_retired:
             fault.is_retired = True
+            fault.still_on |= self._paused()
             self._cluster.nursery.start_soon(self._retire, fault)
 
     async def _retire(self, fault: ClusterFault) -> None:
@@ -189,6 +190,9 @@ class ClusterFaults:
                 with suppress(NodeNotRunning):  # a later process begins with the faults that are in force then
                     answers.append((node, await node.call(command, fault=fault.id, **arguments)))
         return answers
+
+    def _paused(self) -> set[int]:
+        return {node_id for node_id, node in self._cluster.nodes.items() if node.is_paused}
 
     def _running(self) -> list[HostedNode]:
         """The nodes that answer commands: a paused one does not."""

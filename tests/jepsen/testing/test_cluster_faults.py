@@ -85,6 +85,19 @@ def test_fault_that_ends_while_its_node_is_paused_releases_its_requests(server: 
         assert client.flush(WITHIN_S) == 0
 
 
+def test_fault_that_is_used_up_while_a_node_is_paused_does_not_fire_there(cluster: Cluster) -> None:
+    addresses = {node["id"]: node["address"] for node in cluster.nodes}
+    with cluster.fault(api="Metadata", client_id="late", delay_ms=1, times=1) as fault:
+        cluster.pause(node=2)
+        for node_id in (1, 2):
+            if node_id == 2:
+                cluster.resume(node=2)
+            AdminClient({"bootstrap.servers": addresses[node_id], "client.id": "late"}).list_topics(timeout=WITHIN_S)
+            fault.wait()
+        assert {request["node"] for request in cluster.requests(api="Metadata", client_id="late")} >= {1, 2}
+        assert fault.fired == 1
+
+
 def test_fault_begins_while_a_node_is_killed(server: ServerLease) -> None:
     with Cluster(1, server=server) as cluster, ThreadPoolExecutor(1) as threads:
         os.kill(cluster.nodes[0]["pid"], signal.SIGSTOP)  # it does not answer, and the supervisor does not know why
