@@ -1,5 +1,6 @@
 """The objects of the pytest fixtures: a node that all tests share, and clusters by the arguments of their markers."""
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from jepsen.testing.cluster import WAIT_S, ClientName, Cluster
@@ -79,13 +80,14 @@ class Kafka:
         self._cluster.start_rebalance(group)
 
     def close(self) -> None:
-        """End the faults of the test, and delete its topics and groups."""
-        for fault in self._faults:
-            fault.end()
-        if self._admin is not None:
-            self._admin.close()
-        if self._topics or self._groups:
-            self._cluster.delete(self._topics, self._groups)
+        """End the faults of the test, and delete its topics and groups. All is tried; the last error is raised."""
+        with ExitStack() as steps:
+            if self._topics or self._groups:
+                steps.callback(self._cluster.delete, self._topics, self._groups)
+            if self._admin is not None:
+                steps.callback(self._admin.close)
+            for fault in self._faults:
+                steps.callback(fault.end)
 
 
 class FixtureClusters:
@@ -101,5 +103,7 @@ class FixtureClusters:
         return self._clusters[key]
 
     def close(self) -> None:
-        for cluster in self._clusters.values():
-            cluster.close()
+        """End all clusters. All is tried; the last error is raised."""
+        with ExitStack() as steps:
+            for cluster in self._clusters.values():
+                steps.callback(cluster.close)
