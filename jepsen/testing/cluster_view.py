@@ -172,4 +172,5 @@ async def _until(look: Callable[[], Awaitable[_T | None]], problem: str | Callab
             await trio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LOOK_MAX_S)
         return found
-    raise NotReached(f"{problem if isinstance(problem, str) else problem()}, after {timeout_s:g} s")
+    reason = problem if isinstance(problem, str) else problem()
+    raise NotReached(f"{reason.removesuffix('.')}, after {timeout_s:g} s")
