@@ -91,12 +91,13 @@ class ControlRoutes:
             return await serve_fault(self._clusters.find(found[1]), found[2], request)
         if (found := _PATH.fullmatch(request.path)) is None:
             raise NotThere(f"no resource {request.path}")
-        if (request.method, found[2]) in _FAULT_ANSWERS:
-            return await _FAULT_ANSWERS[request.method, found[2]](self._clusters.find(found[1]), request.body)
+        if (request.method, found[2]) == ("DELETE", None):
+            await self._clusters.end(self._clusters.find(found[1]))
+            return {}
         answer = _ANSWERS.get((request.method, found[2]))
         if answer is None:
             raise NotThere(f"no {request.method} {request.path}")
-        return await answer(self._clusters, self._clusters.find(found[1]), Words(request.body))
+        return await answer(self._clusters.find(found[1]), Words(request.body))
 
 
 def read_spec(words: Words) -> ClusterSpec:
@@ -118,16 +119,11 @@ def read_spec(words: Words) -> ClusterSpec:
     return ClusterSpec(nodes, LocalSecurity(name), config, log_level, seed, lease, shared_as)
 
 
-async def _describe(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
+async def _describe(cluster: HostedCluster, words: Words) -> object:
     return cluster.described()
 
 
-async def _end(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
-    await clusters.end(cluster)
-    return {}
-
-
-async def _create_topic(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
+async def _create_topic(cluster: HostedCluster, words: Words) -> object:
     name = words.text("name")
     partitions = words.integer("partitions", 1)
     replicas = words.integer("replicas") if "replicas" in words else None
@@ -151,13 +147,13 @@ async def _serve_records(cluster: HostedCluster, topic: str, request: Request) -
     return {}
 
 
-async def _name_group(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
+async def _name_group(cluster: HostedCluster, words: Words) -> object:
     name = words.text("name")
     words.end()
     return {"name": cluster.unique(name)}
 
 
-async def _delete(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
+async def _delete(cluster: HostedCluster, words: Words) -> object:
     """Delete topics and groups, without waiting for it. Those that do not exist, or are in use, are left out."""
     topics, groups = words.names("topics"), words.names("groups")
     words.end()
@@ -177,7 +173,7 @@ async def _delete(clusters: Clusters, cluster: HostedCluster, words: Words) -> o
     return {}
 
 
-async def _act(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
+async def _act(cluster: HostedCluster, words: Words) -> object:
     """Do it now, and answer with the nodes; or begin to wait for the delay, and answer with none."""
     action = Action.read(cluster, words)
     if not action.delay_s:
@@ -194,7 +190,7 @@ async def _act(clusters: Clusters, cluster: HostedCluster, words: Words) -> obje
     return {"nodes": []}
 
 
-async def _wait(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
+async def _wait(cluster: HostedCluster, words: Words) -> object:
     """Wait until all conditions have held, one after the other."""
     timeout_s = words.number("timeout", _WAIT_S)
     view = ClusterView(cluster)
@@ -216,21 +212,18 @@ async def _wait(clusters: Clusters, cluster: HostedCluster, words: Words) -> obj
     return {}
 
 
-async def _list_events(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
+async def _list_events(cluster: HostedCluster, words: Words) -> object:
     return {"events": list(cluster.events)}
 
 
-_ANSWERS: Final[Mapping[tuple[str, str | None], Callable[[Clusters, HostedCluster, Words], Awaitable[Any]]]] = {
+_ANSWERS: Final[Mapping[tuple[str, str | None], Callable[[HostedCluster, Words], Awaitable[Any]]]] = {
     ("GET", None): _describe,
-    ("DELETE", None): _end,
     ("POST", "topics"): _create_topic,
     ("POST", "groups"): _name_group,
     ("POST", "deletions"): _delete,
     ("POST", "actions"): _act,
     ("POST", "waits"): _wait,
     ("GET", "events"): _list_events,
-}
-_FAULT_ANSWERS: Final[Mapping[tuple[str, str | None], Callable[[HostedCluster, object], Awaitable[object]]]] = {
     ("POST", "changes"): change,
     ("POST", "faults"): begin_fault,
     ("POST", "requests"): list_requests,

@@ -30,13 +30,13 @@ _ONGOING: Final = "Ongoing"
 _COUNTS: Final = ("fired", "held")
 
 
-async def begin_fault(cluster: HostedCluster, body: object) -> object:
-    fault = await cluster.faults.begin(_words(body))
+async def begin_fault(cluster: HostedCluster, words: Words) -> object:
+    fault = await cluster.faults.begin(words.all())
     return cluster.faults.counts(fault)
 
 
-async def list_requests(cluster: HostedCluster, body: object) -> object:
-    return {"requests": await cluster.faults.list_requests(_words(body))}
+async def list_requests(cluster: HostedCluster, words: Words) -> object:
+    return {"requests": await cluster.faults.list_requests(words.all())}
 
 
 async def serve_fault(cluster: HostedCluster, fault_id: str, request: Request) -> object:
@@ -66,15 +66,8 @@ async def serve_fault(cluster: HostedCluster, fault_id: str, request: Request) -
     return faults.counts(fault)
 
 
-def _words(body: object) -> Mapping[str, Any]:
-    if not isinstance(body, dict):
-        raise BadRequest("the body has to be a JSON object")
-    return body
-
-
-async def change(cluster: HostedCluster, body: object) -> object:
+async def change(cluster: HostedCluster, words: Words) -> object:
     """Cause an event of Kafka. Raises BadRequest, NotThere, ActionRefused, NotReached."""
-    words = Words(body)
     name = words.text("change")
     cause = _CHANGES.get(name)
     if cause is None:

@@ -80,6 +80,10 @@ class Words:
             return self.text(word), None
         return self.partition(word)
 
+    def all(self) -> Mapping[str, Any]:
+        """All words as they are, for a reader that checks them itself."""
+        return self._words
+
     def end(self) -> None:
         """Raises BadRequest if a word was not taken. Words with null count as missing."""
         if unknown := [word for word, value in self._words.items() if value is not None]:

@@ -13,7 +13,7 @@ import pytest
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--trouble", "kill", "--times", "1"),
+        ("--trouble", "kill", "--times", "2"),
         ("--trouble", "pause", "--times", "1", "--seconds", "5"),
         ("--trouble", "deafness", "--seconds", "5"),
     ],

@@ -22,7 +22,7 @@ SECONDS: Final[Mapping[str, int]] = {
     "tests/jepsen/test_run.py": 75,
     "tests/clients/test_classic_groups.py": 56,
     "tests/clients/test_consumer_groups.py": 50,
-    "tests/jepsen/test_failover.py": 48,
+    "tests/jepsen/test_failover.py": 57,
     "tests/broker/quota/test_quotas_over_sockets.py": 48,
     "tests/broker/client/test_unreachable.py": 40,
     "tests/broker/cli/commands/test_cluster_health.py": 39,
