@@ -94,14 +94,15 @@ class Cluster:
         partitions: int = 1,
         replicas: int | None = None,
         config: Mapping[str, object] | None = None,
+        timeout: float = WAIT_S,
     ) -> str:
         """Create a topic and return its name: `name` with a suffix that no other topic has.
 
         It has `replicas` replicas, by default three, or one on each node of a smaller cluster. All nodes know it and
-        its leaders on return.
+        its leaders on return. Raises ControlError if no node runs, or after `timeout` seconds.
         """
         wanted = {"name": name, "partitions": partitions, "replicas": replicas, "config": dict(config or {})}
-        return str(self._request("POST", "/topics", wanted)["name"])
+        return str(self._request("POST", "/topics", {**wanted, "timeout": timeout})["name"])
 
     def group(self, name: str = "group") -> str:
         """A group id that no other test has."""
@@ -152,13 +153,17 @@ class Cluster:
         leader: tuple[str, int] | None = None,
         in_sync: str | tuple[str, int] | None = None,
         group_stable: str | None = None,
+        records: tuple[str, int] | None = None,
+        committed: tuple[str, str, int, int] | None = None,
         timeout: float = WAIT_S,
     ) -> None:
         """Wait until a partition has a leader that runs, until all replicas of a partition or topic are in sync, until
-        a group has assigned its partitions. Raises ControlError after `timeout` seconds for each.
+        a group has assigned its partitions, until a topic has so many committed records, until a group has committed
+        an offset as `(group, topic, partition, offset)` or a higher one. Raises ControlError after `timeout` seconds
+        for each.
         """
-        wanted = {"leader": leader, "in_sync": in_sync, "group_stable": group_stable, "timeout": timeout}
-        self._request("POST", "/waits", wanted)
+        wanted = {"leader": leader, "in_sync": in_sync, "group_stable": group_stable, "records": records}
+        self._request("POST", "/waits", {**wanted, "committed": committed, "timeout": timeout})
 
     def fault(self, **words: Any) -> FaultHandle:
         """Put a fault of the protocol in force on all nodes.

@@ -11,7 +11,7 @@
     POST   /clusters/NAME/groups            {"name": "readers"}: a unique name
     POST   /clusters/NAME/deletions         {"topics": [], "groups": []}
     POST   /clusters/NAME/actions           {"action": "kill", "leader_of": ["orders", 0], "delay": 0.5}
-    POST   /clusters/NAME/waits             {"in_sync": "orders", "timeout": 30}
+    POST   /clusters/NAME/waits             {"in_sync": "orders", "timeout": 30}; `jepsen.testing.barriers`
     GET    /clusters/NAME/events            what nodes reported and what was done to them, in order
 
 `jepsen.testing.fault_routes` has the resources for faults of the protocol.
@@ -30,6 +30,7 @@ from broker.cli.local_security import LocalSecurity
 from broker.cli.start_arguments import LOG_LEVELS
 from broker.client import Admin
 from jepsen.testing.actions import Action
+from jepsen.testing.barriers import wait
 from jepsen.testing.cluster_view import ClusterView
 from jepsen.testing.control_server import Request
 from jepsen.testing.errors import BadRequest, ControlRefused, NotThere, failures_refused
@@ -128,13 +129,15 @@ async def _create_topic(cluster: HostedCluster, words: Words) -> object:
     partitions = words.integer("partitions", 1)
     replicas = words.integer("replicas") if "replicas" in words else None
     config = words.texts("config")
+    timeout_s = words.number("timeout", _WAIT_S)
     words.end()
-    topic = await cluster.create_topic(name, partitions, replicas, config)
-    await ClusterView(cluster).until_known(topic, _WAIT_S)
+    topic = await cluster.create_topic(name, partitions, replicas, config, timeout_s)
+    await ClusterView(cluster).until_known(topic, timeout_s)
     return {"name": topic}
 
 
 async def _serve_records(cluster: HostedCluster, topic: str, request: Request) -> object:
+    cluster.check_runs()
     config = cluster.own_config
     if request.method == "GET":
         return {"records": await read_records(config, topic)}
@@ -190,28 +193,6 @@ async def _act(cluster: HostedCluster, words: Words) -> object:
     return {"nodes": []}
 
 
-async def _wait(cluster: HostedCluster, words: Words) -> object:
-    """Wait until all conditions have held, one after the other."""
-    timeout_s = words.number("timeout", _WAIT_S)
-    view = ClusterView(cluster)
-    waits: list[Callable[[], Awaitable[object]]] = []
-    if "leader" in words:
-        led, number = words.partition("leader")
-        waits.append(lambda: view.leader_of(led, number, timeout_s))
-    if "in_sync" in words:
-        topic, partition = words.topic_or_partition("in_sync")
-        waits.append(lambda: view.until_in_sync(topic, partition, timeout_s))
-    if "group_stable" in words:
-        group = words.text("group_stable")
-        waits.append(lambda: view.until_group_stable(group, timeout_s))
-    words.end()
-    if not waits:
-        raise BadRequest("a wait takes leader, in_sync or group_stable")
-    for wait in waits:
-        await wait()
-    return {}
-
-
 async def _list_events(cluster: HostedCluster, words: Words) -> object:
     return {"events": list(cluster.events)}
 
@@ -222,7 +203,7 @@ _ANSWERS: Final[Mapping[tuple[str, str | None], Callable[[HostedCluster, Words],
     ("POST", "groups"): _name_group,
     ("POST", "deletions"): _delete,
     ("POST", "actions"): _act,
-    ("POST", "waits"): _wait,
+    ("POST", "waits"): wait,
     ("GET", "events"): _list_events,
     ("POST", "changes"): change,
     ("POST", "faults"): begin_fault,

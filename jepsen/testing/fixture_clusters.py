@@ -71,13 +71,42 @@ class Kafka:
         """See `Cluster.requests`."""
         return self._cluster.requests(**words)
 
-    def wait_for(self, *, group_stable: str, timeout: float = WAIT_S) -> None:
-        """See `Cluster.wait_for`. A single node has nothing else to wait for."""
-        self._cluster.wait_for(group_stable=group_stable, timeout=timeout)
+    def wait_for(
+        self,
+        *,
+        group_stable: str | None = None,
+        records: tuple[str, int] | None = None,
+        committed: tuple[str, str, int, int] | None = None,
+        timeout: float = WAIT_S,
+    ) -> None:
+        """See `Cluster.wait_for`. A single node has neither leaders nor replicas to wait for."""
+        self._cluster.wait_for(group_stable=group_stable, records=records, committed=committed, timeout=timeout)
 
     def start_rebalance(self, group: str) -> None:
-        """See `Cluster.start_rebalance`."""
-        self._cluster.start_rebalance(group)
+        """See `Cluster.start_rebalance`. The group is one of the test."""
+        self._cluster.start_rebalance(self._own_group(group))
+
+    def fence_producer(self, transactional_id: str) -> int:
+        """See `Cluster.fence_producer`. A transactional id is the test's own if only this test uses it."""
+        return self._cluster.fence_producer(transactional_id)
+
+    def expire_offsets(self, group: str, topic: str | None = None) -> list[tuple[str, int]]:
+        """See `Cluster.expire_offsets`. The group is one of the test."""
+        return self._cluster.expire_offsets(self._own_group(group), topic)
+
+    def recreate_topic(self, topic: str) -> None:
+        """See `Cluster.recreate_topic`. The topic is one of the test."""
+        self._cluster.recreate_topic(self._own_topic(topic))
+
+    def advance_log_start(self, topic: str, partition: int = 0, offset: int = -1) -> int:
+        """See `Cluster.advance_log_start`. The topic is one of the test."""
+        return self._cluster.advance_log_start(self._own_topic(topic), partition, offset)
+
+    def _own_topic(self, topic: str) -> str:
+        return _own(topic, self._topics, "topic")
+
+    def _own_group(self, group: str) -> str:
+        return _own(group, self._groups, "group")
 
     def close(self) -> None:
         """End the faults of the test, and delete its topics and groups. All is tried; the last error is raised."""
@@ -88,6 +117,13 @@ class Kafka:
                 steps.callback(self._admin.close)
             for fault in self._faults:
                 steps.callback(fault.end)
+
+
+def _own(name: str, names: list[str], kind: str) -> str:
+    """Raises ValueError for a name that the test has not got from its fixture: other tests use the node, too."""
+    if name not in names:
+        raise ValueError(f"{name!r} is no {kind} of this test; `kafka.{kind}()` makes one")
+    return name
 
 
 class FixtureClusters:

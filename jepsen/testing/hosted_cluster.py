@@ -159,9 +159,12 @@ class HostedCluster:
         return {**self.client_config("kraft"), "client.id": TEST_SERVER}
 
     async def create_topic(
-        self, name: str, partitions: int, replicas: int | None, config: Mapping[str, str | None]
+        self, name: str, partitions: int, replicas: int | None, config: Mapping[str, str | None], timeout_s: float
     ) -> str:
-        """Create a topic under a unique name, and return the name. Nodes may learn of it a moment later."""
+        """Create a topic under a unique name, and return the name. Nodes may learn of it a moment later.
+
+        Raises ActionRefused, NotReached.
+        """
         unique = self.unique(name)
         replicas = min(_REPLICAS_DEFAULT, len(self.nodes)) if replicas is None else replicas
 
@@ -174,11 +177,21 @@ class HostedCluster:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise
 
-        await self.administer(create)
+        with trio.move_on_after(timeout_s) as scope:
+            await self.administer(create)
+        if scope.cancelled_caught:
+            states = ", ".join(f"node {node.node_id} is {node.state}" for node in self.nodes.values())
+            raise NotReached(f"topic {unique} is not created after {timeout_s:g} s: {states}")
         return unique
+
+    def check_runs(self) -> None:
+        """Raises ActionRefused if no node runs: a client would wait for its own timeout to say so."""
+        if not any(node.is_running for node in self.nodes.values()):
+            raise ActionRefused("no node of the cluster runs; `start` starts those that are down")
 
     async def administer(self, work: Callable[[Admin], Awaitable[None]]) -> None:
         """Run `work` with a client of the cluster, which is opened for the first one. Raises ActionRefused."""
+        self.check_runs()
         async with self._opening:
             if self._admin is None:
                 self._admin = await self.nursery.start(self._hold_admin)

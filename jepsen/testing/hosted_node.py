@@ -14,7 +14,7 @@ import trio
 from broker.cli.local_cluster import LocalNode
 from jepsen.testing.errors import ActionRefused, NodeFailed, NodeNotRunning
 from jepsen.testing.json_lines import JsonLines
-from jepsen.testing.zygote_link import ForkedProcess, ZygoteLink
+from jepsen.testing.zygote_link import ForkedProcess, ForkFailed, ZygoteLink
 
 # A node answers a command within a turn of its loop. One that takes longer is stuck.
 _COMMAND_S: Final = 5.0
@@ -102,7 +102,11 @@ class HostedNode:
                 raise ActionRefused(f"node {self.node_id} has not shut down yet")
             ours, theirs = socket.socketpair()
             self.launches += 1
-            self.process = await self._zygote.fork(f"{self._settings.key}-{self.launches}", theirs)
+            try:
+                self.process = await self._zygote.fork(f"{self._settings.key}-{self.launches}", theirs)
+            except ForkFailed as failed:
+                ours.close()
+                raise ActionRefused(f"node {self.node_id} has no process: {failed}") from failed
             # From here on, commands are sent. They come after the spec, as `send` takes its lock at once.
             self._set_state(NodeState.STARTING)
             self._link = JsonLines(ours)

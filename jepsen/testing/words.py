@@ -74,6 +74,15 @@ class Words:
             case value:
                 raise BadRequest(f"{word} has to be a topic and a partition, not {value!r}")
 
+    def named_numbers(self, word: str, *, texts: int, numbers: int) -> list[Any]:
+        """A list of so many texts, and then so many integers from 0 on."""
+        value = self._take(word, None)
+        kinds = [str] * texts + [int] * numbers
+        if not isinstance(value, list) or [type(each) for each in value] != kinds or min(value[texts:]) < 0:
+            shape = ", ".join(["a text"] * texts + ["a number"] * numbers)
+            raise BadRequest(f"{word} has to be a list of {shape}, not {value!r}")
+        return value
+
     def topic_or_partition(self, word: str) -> tuple[str, int | None]:
         """A partition, or a topic alone."""
         if isinstance(self._words.get(word), str):

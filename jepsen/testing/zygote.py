@@ -5,7 +5,8 @@ garbage collection, which keeps their pages shared. The supervisor is its first 
 the supervisor requests them over a socket, and gets their process ids and exit codes over it.
 
     supervisor -> zygote   {"fork": key} with the node's end of a socket pair; {"signal": 9, "key": key}
-    zygote -> supervisor   {"key": key, "pid": 123}, {"key": key, "code": -9}
+    zygote -> supervisor   {"key": key, "pid": 123}, {"key": key, "code": -9},
+                           {"key": key, "error": "..."} if the machine has no room for a process
 
 Nothing survives the process that needs it. The zygote ends with its parent (`lifeline`), and ends the supervisor then.
 If the supervisor ends first, the zygote kills the nodes. Each child has
@@ -127,8 +128,13 @@ class Zygote:
                     os.kill(pid, request["signal"])
             return
         end = socket.socket(fileno=descriptors[0])
-        pid = self._fork(lambda: self._run_node(end))
-        end.close()
+        try:
+            pid = self._fork(lambda: self._run_node(end))
+        except OSError as error:
+            self._report({"key": request["fork"], "error": str(error)})
+            return
+        finally:
+            end.close()
         self._keys[pid] = request["fork"]
         self._report({"key": request["fork"], "pid": pid})
 

@@ -18,13 +18,21 @@ class ZygoteEnded(Exception):
 
 @attrs.define(eq=False)
 class ForkedProcess:
-    """A process that the zygote has forked. `code` is its exit code, or minus the number of a signal."""
+    """A process that the zygote has forked. `code` is its exit code, or minus the number of a signal.
+
+    `error` is the reason why there is none.
+    """
 
     key: str
     pid: int = 0
+    error: str | None = None
     code: int | None = None
     forked: trio.Event = attrs.field(factory=trio.Event)
     ended: trio.Event = attrs.field(factory=trio.Event)
+
+
+class ForkFailed(Exception):
+    """The machine has no room for another process; the message has the reason."""
 
 
 class ZygoteLink:
@@ -36,12 +44,17 @@ class ZygoteLink:
         self._processes: dict[str, ForkedProcess] = {}
 
     async def fork(self, key: str, end: socket.socket) -> ForkedProcess:
-        """Fork a node that has `end` as its end of a connection; it is closed here. `key` names this process alone."""
+        """Fork a node that has `end` as its end of a connection; it is closed here. `key` names this process alone.
+
+        Raises ForkFailed.
+        """
         process = self._processes[key] = ForkedProcess(key)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [end.fileno()]))]
         with end:
             await self._send({"fork": key}, rights)
         await process.forked.wait()
+        if process.error is not None:
+            raise ForkFailed(process.error)
         return process
 
     async def signal(self, process: ForkedProcess, number: signal.Signals) -> None:
@@ -53,7 +66,12 @@ class ZygoteLink:
         while data := await self._receive():
             report = json.loads(data)
             process = self._processes[report["key"]]
-            if "pid" in report:
+            if "error" in report:
+                del self._processes[process.key]
+                process.error = report["error"]
+                process.forked.set()
+                process.ended.set()
+            elif "pid" in report:
                 process.pid = report["pid"]
                 process.forked.set()
             else:
