@@ -35,7 +35,6 @@ SECONDS: Final[Mapping[str, int]] = {
     "tests/simulation/test_planted_bugs.py": 25,
     "tests/test_architecture.py": 24,
     "tests/broker/cli/commands/test_restart_of_controllers.py": 24,
-    "tests/broker/wire/test_wire_differential.py": 23,
     "tests/clients/test_transactions.py": 22,
     "tests/broker/cli/commands/test_cluster_restart.py": 21,
     "tests/broker/cli/commands/test_move_throttles.py": 21,
