@@ -27,6 +27,8 @@ from broker.net.listener_security import PLAINTEXT, Handshakes, ListenerSecurity
 from broker.net.replica_streams import ControllerService, First, Identity, ServeReplica, UndecidedStream, read_first
 from broker.net.reserve import Reserve
 from broker.net.stream_driver import serve_stream
+from broker.net.tls_stream import beneath_tls
+from broker.net.tls_transport import epoll_transport
 from broker.net.turn_timer import TurnTimer
 
 # The size of an Envelope (KIP-590) without the forwarded request, which may have any size that brokers accept: a
@@ -40,7 +42,6 @@ _NOT_LOOKED_AT: Final = -1
 # How long to wait after the kernel had no resources for another connection.
 _ACCEPT_PAUSE_S: Final = 0.1
 _NO_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
-
 # Connections that are held because their address connects too often. Each takes a descriptor; more are closed at once.
 _HELD_MAX: Final = 2_048
 
@@ -312,9 +313,9 @@ class Acceptor:
         elif self._admission.has_too_many:
             self._close_client()
         try:
-            sock = self._kernel_socket(stream)
+            sock = self._kernel_socket(beneath_tls(stream))
             if sock is not None:
-                self._reactor.adopt(sock, connection)
+                self._reactor.adopt(epoll_transport(self._reactor, sock, connection, stream))
                 return
         except OSError as error:
             self._forget(connection)

@@ -1,4 +1,4 @@
-"""The driver of plain TCP connections: one Trio task that owns a private epoll for all of them.
+"""The driver of TCP connections, with or without TLS: one Trio task that owns a private epoll for all of them.
 
 Trio waits for the epoll descriptor itself, so one wake-up of Trio serves every connection that became ready, and a
 request costs two system calls and no task switch. Measured against a task per connection this is worth 30-45 % of
@@ -15,8 +15,8 @@ from broker.net.connection import Connection
 from broker.net.connection_scheduler import ConnectionScheduler
 from broker.net.send import send_queue
 
-_READ: Final = select.EPOLLIN
-_WRITE: Final = select.EPOLLOUT
+READ: Final = select.EPOLLIN
+WRITE: Final = select.EPOLLOUT
 # Polls per wake-up, before other tasks of the node run. While connections stay ready, this saves passes of Trio's
 # scheduler. With 64, heartbeats were delayed too long; 16 are enough to spread the cost.
 POLLS_PER_WAKE_UP: Final = 16
@@ -24,7 +24,7 @@ POLLS_PER_WAKE_UP: Final = 16
 # with many of them took 60 ms.
 _WAKE_UP_S: Final = 0.005
 # Muted: neither read nor written; the kernel still reports errors and hang-ups.
-_MUTED: Final = 0
+MUTED: Final = 0
 
 
 class EpollReactor:
@@ -36,24 +36,23 @@ class EpollReactor:
         self._epoll = select.epoll()
         self._transports: dict[int, EpollTransport] = {}
 
-    def adopt(self, sock: socket.socket, connection: Connection) -> "EpollTransport":
-        """Serve a connected, non-blocking socket from now on; the reactor closes it.
+    def adopt(self, transport: "EpollTransport") -> None:
+        """Serve the connection of a transport from now on; the reactor closes its socket.
 
         Closes the socket and raises OSError if the kernel refuses it, or if the reactor has stopped.
         """
+        sock = transport.sock
         try:
             if self._epoll.closed:  # the connection was accepted while the node stopped
                 raise OSError("the node stops")
             if self._send_buffer_bytes > 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
-            self._epoll.register(sock.fileno(), _READ)
+            self._epoll.register(transport.descriptor, transport.events)
         except OSError:
             sock.close()
             raise
-        transport = EpollTransport(self, sock, connection)
-        connection.transport = transport
+        transport.connection.transport = transport
         self._transports[transport.descriptor] = transport
-        return transport
 
     async def run(self) -> None:
         transports = self._transports
@@ -69,7 +68,7 @@ class EpollReactor:
                         transport = transports.get(descriptor)
                         if transport is None:
                             continue  # an earlier event has closed it
-                        if events == _READ:
+                        if events == READ:
                             transport.receive()
                         else:
                             self._on_event(transport, events)
@@ -90,10 +89,9 @@ class EpollReactor:
 
     def _on_event(self, transport: "EpollTransport", events: int) -> None:
         """Handle any event other than readable alone."""
-        if events & _WRITE:
-            if transport.flush():
-                self.scheduler.add(transport.connection)
-        elif events & _READ:
+        if events & WRITE:
+            transport.resume()
+        elif events & READ:
             transport.receive()
         else:
             # EPOLLHUP or EPOLLERR on a connection that is muted or half closed
@@ -101,15 +99,15 @@ class EpollReactor:
 
 
 class EpollTransport:
-    """One socket of the reactor."""
+    """A connected, non-blocking socket of the reactor. `events` are those that the reactor watches it for."""
 
-    __slots__ = ("_add_turn", "_events", "_reactor", "_sock", "connection", "descriptor")
+    __slots__ = ("_add_turn", "_reactor", "connection", "descriptor", "events", "sock")
 
     def __init__(self, reactor: EpollReactor, sock: socket.socket, connection: Connection) -> None:
         self._reactor = reactor
         self._add_turn = reactor.scheduler.add
-        self._sock = sock
-        self._events = _READ
+        self.sock = sock
+        self.events = READ
         self.connection = connection
         self.descriptor = sock.fileno()
 
@@ -119,10 +117,10 @@ class EpollTransport:
         space = connection.receive_space()
         if not space or connection.throttled:
             connection.muted = True
-            self._watch(_MUTED)  # too many requests wait, or it is throttled; `flush` reads again
+            self._watch(MUTED)  # too many requests wait, or it is throttled; `flush` reads again
             return
         try:
-            count = self._sock.recv_into(space)
+            count = self.sock.recv_into(space)
         except BlockingIOError:
             return
         except OSError as error:
@@ -139,23 +137,28 @@ class EpollTransport:
         connection = self.connection
         queue = connection.outgoing
         try:
-            connection.outgoing_size -= send_queue(self._sock, queue, connection.outgoing_size)
+            connection.outgoing_size -= send_queue(self.sock, queue, connection.outgoing_size)
         except OSError as error:
             connection.close(f"connection failed: {error}")
             return False
         if queue:
-            if self._events != _WRITE:
-                self._watch(_WRITE)
+            if self.events != WRITE:
+                self._watch(WRITE)
             return False
-        if self._events != _READ:
+        if self.events != READ:
             connection.muted = False
-            self._watch(_READ)
+            self._watch(READ)
         return True
+
+    def resume(self) -> None:
+        """Send more; called when the socket is writable, and watched for it."""
+        if self.flush():
+            self._add_turn(self.connection)
 
     def shut(self) -> None:
         self._reactor.forget(self)
-        self._sock.close()
+        self.sock.close()
 
     def _watch(self, events: int) -> None:
-        self._events = events
+        self.events = events
         self._reactor.watch(self, events)

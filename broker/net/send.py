@@ -61,7 +61,7 @@ def _send_mixed(sock: socket.socket, queue: list[Part]) -> int:
                 count = sock.sendmsg(batch, [], socket.MSG_MORE if more else 0)
                 is_corked = more
                 sent += count
-                _drop(queue, count)
+                drop_sent(queue, count)
     except BlockingIOError:
         if is_corked:
             _uncork(sock)
@@ -118,7 +118,7 @@ def _gather(queue: list[Part]) -> tuple[list[bytes | bytearray | memoryview], bo
     return batch, more
 
 
-def _drop(queue: list[Part], count: int) -> None:
+def drop_sent(queue: list[Part], count: int) -> None:
     """Remove `count` sent bytes from the head of the queue."""
     index = 0
     while index < len(queue):
@@ -131,5 +131,8 @@ def _drop(queue: list[Part], count: int) -> None:
     del queue[:index]
     if count:
         head = queue[0]
-        assert not isinstance(head, FileRange), "only buffers are sent in part this way"
-        queue[0] = memoryview(head)[count:]
+        if isinstance(head, FileRange):
+            head.position += count
+            head.size -= count
+        else:
+            queue[0] = memoryview(head)[count:]

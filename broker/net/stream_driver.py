@@ -1,4 +1,4 @@
-"""The driver of connections over any Trio stream: TLS in production, every connection in simulation."""
+"""The driver of connections over any Trio stream: those to controllers, and every connection in simulation."""
 
 from typing import Final
 

@@ -49,18 +49,32 @@ class HandshakeFailed(Exception):
         return bool(self.first_bytes) and self.first_bytes[:1] not in _TLS_BEGINS
 
 
+class TlsEngine:
+    """TLS without a transport: `tls` takes what is received from `incoming`, and puts what has to be sent, `outgoing`.
+
+    The `server_hostname` is that of the server to which a client connects, and None at the server.
+    """
+
+    __slots__ = ("incoming", "outgoing", "tls")
+
+    def __init__(self, context: ssl.SSLContext, server_hostname: str | None) -> None:
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(
+            self.incoming, self.outgoing, server_side=server_hostname is None, server_hostname=server_hostname
+        )
+
+
 class TlsStream(trio.abc.Stream):
     """A stream that encrypts what it sends over `transport`. One task may send while another one receives.
 
+    After the handshake, another driver may go on with `engine` and `transport` in place of the stream.
     The end of the transport counts as the end of the stream: the frames of Kafka's protocol tell one that was cut.
     """
 
     def __init__(self, transport: trio.abc.Stream, context: ssl.SSLContext, server_hostname: str | None) -> None:
         self.transport = transport
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(
-            self._incoming, self._outgoing, server_side=server_hostname is None, server_hostname=server_hostname
-        )
+        self.engine = TlsEngine(context, server_hostname)
+        self._incoming, self._outgoing, self._tls = self.engine.incoming, self.engine.outgoing, self.engine.tls
         self._sending = trio.Lock()
         self._is_broken = False
         self._is_cut = False  # while a record is sent, and after a cancelled send: the peer cannot read what follows
@@ -187,7 +201,11 @@ async def start_tls(
 
 def socket_beneath(stream: trio.abc.Stream) -> trio.SocketStream:
     """The TCP stream of a connection, which TLS may encrypt."""
-    if isinstance(stream, TlsStream):
-        return socket_beneath(stream.transport)
-    assert isinstance(stream, trio.SocketStream), "a connection is TCP, with or without TLS"
-    return stream
+    tcp = beneath_tls(stream)
+    assert isinstance(tcp, trio.SocketStream), "a connection is TCP, with or without TLS"
+    return tcp
+
+
+def beneath_tls(stream: trio.abc.Stream) -> trio.abc.Stream:
+    """The stream whose bytes TLS encrypts, or the stream itself."""
+    return stream.transport if isinstance(stream, TlsStream) else stream

@@ -1,8 +1,10 @@
-"""Connections with both drivers, over real sockets: order, pipelining, bounds, back-pressure, refusals."""
+"""Connections with each driver, over real sockets: order, pipelining, bounds, back-pressure, refusals."""
 
 import contextlib
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import pytest
 import trio
@@ -11,9 +13,12 @@ import trio.testing
 from broker.net.acceptor import Acceptor
 from broker.net.admission import ConnectionLimits
 from broker.net.connection import IN_FLIGHT_MAX, Connection, ProtocolError, Sender
+from broker.net.listener_security import PLAINTEXT, ListenerSecurity
 from broker.net.receive_buffer import INITIAL_SIZE, STEADY_SIZE
 from broker.net.reply import FileRange, PendingReply, Reply, frame_response
+from broker.net.tls_stream import start_tls
 from kraft.env import RealDisk, kernel_socket
+from tests.support.certificates import TestAuthority
 
 REQUEST_SIZE_MAX = 4 * 1024 * 1024
 
@@ -89,25 +94,38 @@ class Commands:
 
 
 class Server:
-    def __init__(self, commands: Commands, acceptor: Acceptor, port: int) -> None:
+    def __init__(self, commands: Commands, acceptor: Acceptor, port: int, tls: ssl.SSLContext | None) -> None:
         self.commands = commands
         self.acceptor = acceptor
         self.port = port
+        self._tls = tls
 
-    async def connect(self) -> trio.SocketStream:
-        return await trio.open_tcp_stream("127.0.0.1", self.port)
+    async def connect(self) -> trio.abc.Stream:
+        stream = await trio.open_tcp_stream("127.0.0.1", self.port)
+        return stream if self._tls is None else await start_tls(stream, self._tls, server_hostname="127.0.0.1")
 
 
-@pytest.fixture(params=["epoll", "stream"])
-async def server(request: pytest.FixtureRequest, nursery: trio.Nursery) -> AsyncIterator[Server]:
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> TestAuthority:
+    return TestAuthority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(params=["epoll", "tls", "stream"])
+async def server(
+    request: pytest.FixtureRequest, nursery: trio.Nursery, authority: TestAuthority
+) -> AsyncIterator[Server]:
     commands = Commands()
-    take_socket = kernel_socket if request.param == "epoll" else lambda stream: None
+    is_tls = request.param == "tls"
+    take_socket = (lambda stream: None) if request.param == "stream" else kernel_socket
+    certificate = authority.issue("node", "127.0.0.1")
+    security = ListenerSecurity(lambda: authority.server_context(certificate)) if is_tls else PLAINTEXT
     limits = ConnectionLimits(REQUEST_SIZE_MAX, connections_max=8, connections_per_ip_max=6, idle_ms_max=600_000)
     acceptor = Acceptor(commands.commit, limits, take_socket, commands.on_close, commands.on_refused)
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     nursery.start_soon(acceptor.run)
-    nursery.start_soon(acceptor.serve, "PLAINTEXT", listeners, commands)
-    yield Server(commands, acceptor, listeners[0].socket.getsockname()[1])
+    nursery.start_soon(partial(acceptor.serve, "PLAINTEXT", listeners, commands, security=security))
+    port = listeners[0].socket.getsockname()[1]
+    yield Server(commands, acceptor, port, authority.client_context() if is_tls else None)
     nursery.cancel_scope.cancel()
 
 
@@ -150,7 +168,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await trio.sleep(0.001)
 
 
-async def assert_closed(stream: trio.SocketStream) -> None:
+async def assert_closed(stream: trio.abc.Stream) -> None:
     with trio.fail_after(5), contextlib.suppress(trio.BrokenResourceError):
         assert await stream.receive_some() == b""
 
