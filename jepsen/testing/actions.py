@@ -13,23 +13,22 @@ import attrs
 import trio
 
 from jepsen.testing.cluster_view import ClusterView
-from jepsen.testing.errors import BadRequest, NotThere
+from jepsen.testing.errors import BadRequest
 from jepsen.testing.hosted_cluster import HostedCluster
 from jepsen.testing.hosted_node import HostedNode, NodeState
+from jepsen.testing.targets import TARGETS, Target, read_target
 from jepsen.testing.words import Words
 
-# For a role to be taken, and for a node to serve.
+# For a node to serve.
 _WITHIN_S: Final = 30.0
-_TARGETS: Final = ("node", "leader_of", "coordinator_of", "controller")
 
 
 @attrs.frozen
 class Action:
-    """`target` is None for all nodes. `cause` says for the timeline why a node was chosen."""
+    """`target` is None for all nodes."""
 
     verb: str
-    target: Callable[[ClusterView], Awaitable[HostedNode]] | None
-    cause: str
+    target: Target | None
     delay_s: float
 
     @classmethod
@@ -38,13 +37,12 @@ class Action:
         verb = words.text("action")
         if verb not in _VERBS:
             raise BadRequest(f"action {verb!r} is none of {', '.join(_VERBS)}")
-        given = [word for word in _TARGETS if word in words]
-        if len(given) > 1 or (not given and verb not in _FOR_ALL):
-            raise BadRequest(f"{verb} takes one of {', '.join(_TARGETS)}")
-        target, cause = _read_target(cluster, words, given[0]) if given else (None, "all nodes")
+        target = read_target(cluster, words)
+        if target is None and verb not in _FOR_ALL:
+            raise BadRequest(f"{verb} takes one of {', '.join(TARGETS)}")
         delay_s = words.number("delay", 0.0)
         words.end()
-        return cls(verb, target, cause, delay_s)
+        return cls(verb, target, delay_s)
 
     async def run(self, cluster: HostedCluster) -> list[int]:
         """Wait for the delay, find the nodes, and do it. Returns the ids of the nodes. Raises ControlRefused."""
@@ -52,33 +50,12 @@ class Action:
         if self.target is None:
             nodes = [node for node in cluster.nodes.values() if node.state in _FOR_ALL[self.verb]]
         else:
-            nodes = [await self.target(ClusterView(cluster))]
+            nodes = [await self.target.find(ClusterView(cluster))]
+        cause = "all nodes" if self.target is None else self.target.cause
         for node in nodes:
-            cluster.note(f"node_{self.verb}", target=node.node_id, cause=self.cause)
+            cluster.note(f"node_{self.verb}", target=node.node_id, cause=cause)
         await _VERBS[self.verb](cluster, nodes)
         return [node.node_id for node in nodes]
-
-
-def _read_target(
-    cluster: HostedCluster, words: Words, word: str
-) -> tuple[Callable[[ClusterView], Awaitable[HostedNode]], str]:
-    if word == "node":
-        node_id = words.integer(word)
-        if (node := cluster.nodes.get(node_id)) is None:
-            raise NotThere(f"no node {node_id}; there are {', '.join(map(str, cluster.nodes))}")
-
-        async def chosen(_: ClusterView) -> HostedNode:
-            return node
-
-        return chosen, f"node {node_id}"
-    if word == "leader_of":
-        topic, partition = words.partition(word)
-        return lambda view: view.leader_of(topic, partition, _WITHIN_S), f"leader of {topic}-{partition}"
-    if word == "coordinator_of":
-        group = words.text(word)
-        return lambda view: view.coordinator_of(group, _WITHIN_S), f"coordinator of group {group}"
-    words.true(word)
-    return lambda view: view.controller(_WITHIN_S), "active controller"
 
 
 async def _start(cluster: HostedCluster, nodes: Sequence[HostedNode]) -> None:

@@ -170,9 +170,27 @@ class Cluster:
 
         `docs/testing-faults.md` has its words: `fault(api="Produce", topic=t, error="REQUEST_TIMED_OUT", times=1)`.
         """
-        described = self._request("POST", "/faults", words)
-        path = f"/faults/{described['id']}"
-        return FaultHandle(lambda method, body: self._request(method, path, body), described, holds="hold" in words)
+        return self._begin("/faults", words, holds="hold" in words)
+
+    def link(self, **words: Any) -> FaultHandle:
+        """Put a fault in force on links between nodes, or between a client and nodes.
+
+        `docs/testing-network.md` has its words: `link(source=1, target=2, cut=True)`. A node is an id, or a role as in
+        `source={"leader_of": (topic, 0)}`.
+        """
+        return self._begin("/links", words, holds="cut" in words or "black_hole" in words)
+
+    def partition(self, *groups: Sequence[int | Mapping[str, Any]], black_hole: bool = False) -> FaultHandle:
+        """Cut all links between nodes of different groups, both ways: `partition([1], [2, 3])`.
+
+        One group alone is cut off from all other nodes. With `black_hole`, bytes are lost rather than held.
+        """
+        return self.link(groups=[list(group) for group in groups], **{"black_hole" if black_hole else "cut": True})
+
+    def _begin(self, path: str, words: Mapping[str, Any], *, holds: bool = False) -> FaultHandle:
+        described = self._request("POST", path, words)
+        fault = f"/faults/{described['id']}"
+        return FaultHandle(lambda method, body: self._request(method, fault, body), described, holds=holds)
 
     def requests(self, **words: Any) -> list[dict[str, Any]]:
         """The latest requests of clients, selected by words as those of a fault: `requests(api="Produce", topic=t)`.

@@ -9,21 +9,50 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, Protocol
 
+import attrs
 import trio
 
 from jepsen.testing.errors import ActionRefused, BadRequest, NodeNotRunning, NotReached, NotThere
-from jepsen.testing.faults import Fault, FaultRefused, fault_of
+from jepsen.testing.faults import FaultRefused, fault_of
 from jepsen.testing.faults.fault import selection_of
 from jepsen.testing.hosted_node import HostedNode
+from jepsen.testing.node_faults import REQUEST
+
+
+@attrs.frozen
+class FaultSpec:
+    """A fault of a kind, in the words of `shown`, which a timeline has, and in those that nodes take.
+
+    It concerns `nodes`, or all if that is None. It is retired after it has fired so many `times`.
+    """
+
+    kind: str
+    shown: Mapping[str, Any]
+    words: Mapping[str, Any]
+    nodes: frozenset[int] | None = None
+    times: int | None = None
+
+    @classmethod
+    def of_requests(cls, words: Mapping[str, Any]) -> "FaultSpec":
+        """A fault of the protocol. Raises BadRequest."""
+        try:
+            fault = fault_of(words)
+        except FaultRefused as refused:
+            raise BadRequest(str(refused)) from refused
+        node = fault.selection.node
+        nodes = None if node is None else frozenset([node])
+        return cls(REQUEST, words, words, nodes, fault.occurrence.times)
+
+    def concerns(self, node_id: int) -> bool:
+        return self.nodes is None or node_id in self.nodes
 
 
 class ClusterFault:
     """`fired` and `held` are of all nodes together. The firings of a node that has ended still count."""
 
-    def __init__(self, fault_id: str, words: Mapping[str, Any], fault: Fault) -> None:
+    def __init__(self, fault_id: str, spec: FaultSpec) -> None:
         self.id = fault_id
-        self.words = words
-        self.fault = fault
+        self.spec = spec
         self.is_retired = self.is_ended = False
         self.changed = trio.Event()
         # The nodes that were paused when it was retired or ended: it is still in force on them.
@@ -73,9 +102,9 @@ class ClusterFaults:
     def words_for(self, node_id: int) -> dict[str, Mapping[str, Any]]:
         """The faults that a process of a node begins with."""
         return {
-            each.id: each.words
+            each.id: {"kind": each.spec.kind, "words": each.spec.words}
             for each in self._faults.values()
-            if not (each.is_ended or each.is_retired) and each.fault.selection.node in (None, node_id)
+            if not (each.is_ended or each.is_retired) and each.spec.concerns(node_id)
         }
 
     def find(self, fault_id: str) -> ClusterFault:
@@ -85,19 +114,16 @@ class ClusterFaults:
             raise NotThere(f"no fault {fault_id}")
         return found
 
-    async def begin(self, words: Mapping[str, Any]) -> ClusterFault:
-        """Put a fault in force on all nodes that run. Raises BadRequest, ActionRefused."""
-        try:
-            fault = fault_of(words)
-        except FaultRefused as refused:
-            raise BadRequest(str(refused)) from refused
-        if fault.selection.node not in (None, *self._cluster.nodes):
-            raise NotThere(f"no node {fault.selection.node}; there are {', '.join(map(str, self._cluster.nodes))}")
-        begun = ClusterFault(f"fault-{next(self._ids)}", words, fault)
+    async def begin(self, spec: FaultSpec) -> ClusterFault:
+        """Put a fault in force on the nodes that it concerns and that run. Raises NotThere, ActionRefused."""
+        for node_id in sorted(spec.nodes or ()):
+            if node_id not in self._cluster.nodes:
+                raise NotThere(f"no node {node_id}; there are {', '.join(map(str, self._cluster.nodes))}")
+        begun = ClusterFault(f"fault-{next(self._ids)}", spec)
         self._faults[begun.id] = begun
-        self._cluster.note("fault_began", fault=begun.id, **words)
+        self._cluster.note("fault_began", fault=begun.id, **spec.shown)
         try:
-            await self._command(begun, "begin_fault", words=words)
+            await self._command(begun, "begin_fault", kind=spec.kind, words=spec.words)
         except BaseException:
             with trio.CancelScope(shield=True):
                 await self.end(begun)
@@ -147,7 +173,7 @@ class ClusterFaults:
                     raise ActionRefused(f"{fault.id} has ended, with {word}={self.counts(fault)[word]}")
                 await fault.changed.wait()
             return
-        words = ", ".join(f"{name}={value!r}" for name, value in fault.words.items())
+        words = ", ".join(f"{name}={value!r}" for name, value in fault.spec.shown.items())
         problem = f"{word}={self.counts(fault)[word]}, not {wanted}, after {timeout_s:g} s"
         raise NotReached(f"{fault.id} ({words}): {problem}; `requests` has the requests that the nodes got")
 
@@ -169,7 +195,7 @@ class ClusterFaults:
         if fault is None:
             return
         fault.update(node, message)
-        times = fault.fault.occurrence.times
+        times = fault.spec.times
         if times is not None and fault.fired >= times and not fault.is_retired:
             fault.is_retired = True
             fault.still_on |= self._paused()
@@ -183,10 +209,9 @@ class ClusterFaults:
 
     async def _command(self, fault: ClusterFault, command: str, **arguments: object) -> list[tuple[HostedNode, Any]]:
         """The answers of the nodes that it concerns and that run."""
-        chosen = fault.fault.selection.node
         answers = []
         for node in self._running():
-            if chosen in (None, node.node_id):
+            if fault.spec.concerns(node.node_id):
                 with suppress(NodeNotRunning):  # a later process begins with the faults that are in force then
                     answers.append((node, await node.call(command, fault=fault.id, **arguments)))
         return answers

@@ -14,7 +14,8 @@
     POST   /clusters/NAME/waits             {"in_sync": "orders", "timeout": 30}; `jepsen.testing.barriers`
     GET    /clusters/NAME/events            what nodes reported and what was done to them, in order
 
-`jepsen.testing.fault_routes` has the resources for faults of the protocol.
+`jepsen.testing.fault_routes` has the resources for faults of the protocol, `jepsen.testing.link_routes` that for the
+network.
 A cluster that is created with `"shared_as": "name"` is made once, and lasts as long as the server.
 """
 
@@ -36,6 +37,7 @@ from jepsen.testing.control_server import Request
 from jepsen.testing.errors import BadRequest, ControlRefused, NotThere, failures_refused
 from jepsen.testing.fault_routes import begin_fault, change, list_requests, serve_fault
 from jepsen.testing.hosted_cluster import ClusterSpec, HostedCluster
+from jepsen.testing.link_routes import begin_link
 from jepsen.testing.records import read_records, write_records
 from jepsen.testing.words import Words
 
@@ -208,4 +210,5 @@ _ANSWERS: Final[Mapping[tuple[str, str | None], Callable[[HostedCluster, Words],
     ("POST", "changes"): change,
     ("POST", "faults"): begin_fault,
     ("POST", "requests"): list_requests,
+    ("POST", "links"): begin_link,
 }

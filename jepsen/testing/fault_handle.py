@@ -22,17 +22,20 @@ class FaultHandle:
 
     @property
     def fired(self) -> int:
-        """The number of requests on which it has fired, on all nodes."""
+        """The number of requests, or of connections, operations or nodes, that it has affected, on all nodes."""
         return int(self._describe()["fired"])
 
     @property
     def held(self) -> int:
-        """The number of requests that it holds now."""
+        """The number of requests, or of connections, that it holds now."""
         return int(self._describe()["held"])
 
     @property
     def firings(self) -> list[dict[str, Any]]:
-        """The requests on which it has fired: `at`, `api`, `client_id`, `address`, `node`, and their `subjects`."""
+        """What it has affected. Requests have `at`, `api`, `client_id`, `address`, `node` and their `subjects`.
+
+        Connections have `at`, `node`, the `peer` if that is a node, `client_id`, `address` and the `effect`.
+        """
         return list(self._describe()["firings"])
 
     def wait(self, count: int = 1, timeout: float = _WAIT_S) -> None:

@@ -17,6 +17,7 @@ import trio
 
 from broker.client import Admin, TopicPartition, TransactionDescription
 from jepsen.testing import kafka_events
+from jepsen.testing.cluster_faults import FaultSpec
 from jepsen.testing.cluster_view import ClusterView
 from jepsen.testing.control_server import Request
 from jepsen.testing.errors import ActionRefused, BadRequest, NotReached, NotThere
@@ -31,7 +32,7 @@ _COUNTS: Final = ("fired", "held")
 
 
 async def begin_fault(cluster: HostedCluster, words: Words) -> object:
-    fault = await cluster.faults.begin(words.all())
+    fault = await cluster.faults.begin(FaultSpec.of_requests(words.all()))
     return cluster.faults.counts(fault)
 
 

@@ -88,8 +88,10 @@ class HostedCluster:
         """Make the cluster and start its nodes. Raises BadRequest, NodeFailed."""
         for attempt in range(_ATTEMPTS):
             self._made_in = f"{self._directory}/{attempt}"
-            for local in await self._make(self._made_in):
-                self.nodes[local.node_id] = self._host(local, f"{self.name}-{attempt}-{local.node_id}")
+            made = await self._make(self._made_in)
+            ports = {port: local.node_id for local in made for port in _ports(local)}
+            for local in made:
+                self.nodes[local.node_id] = self._host(local, f"{self.name}-{attempt}-{local.node_id}", ports)
             try:
                 await self.launch(list(self.nodes.values()))
                 return
@@ -222,9 +224,9 @@ class HostedCluster:
         for node in self.nodes.values():
             await node.close()
 
-    def _host(self, local: LocalNode, key: str) -> HostedNode:
+    def _host(self, local: LocalNode, key: str, ports: Mapping[int, int]) -> HostedNode:
         overrides = [f"{key}={value}" for key, value in {**_TEST_CONFIGS, **self.spec.config}.items()]
-        settings = NodeSettings(key, overrides, self.spec.log_level, f"{self.spec.seed}/{local.node_id}")
+        settings = NodeSettings(key, overrides, self.spec.log_level, f"{self.spec.seed}/{local.node_id}", ports)
         return HostedNode(local, settings, self._zygote, self.nursery, self._report, self.faults.words_for)
 
     def _report(self, node_id: int, message: Mapping[str, Any]) -> None:
@@ -247,3 +249,9 @@ class HostedCluster:
                 "fields": message["fields"],
             }
         )
+
+
+def _ports(local: LocalNode) -> tuple[int, int]:
+    """The ports on which a node listens for clients and brokers, and for controllers: see `open_cluster`."""
+    port = int(local.address.rpartition(":")[2])
+    return port, port + 1

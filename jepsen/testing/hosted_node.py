@@ -34,13 +34,14 @@ class NodeState(StrEnum):
 @attrs.frozen
 class NodeSettings:
     """`key` names the node among all of the server. `overrides` win over its properties file. The random numbers of its
-    processes follow from `seed`.
+    processes follow from `seed`. `ports` has the node that listens on each port of the cluster.
     """
 
     key: str
     overrides: list[str]
     log_level: str
     seed: str
+    ports: Mapping[int, int]
 
 
 class HostedNode:
@@ -118,6 +119,7 @@ class HostedNode:
                 "log_level": self._settings.log_level,
                 "seed": f"{self._settings.seed}/{self.launches}",
                 "faults": self._faults(self.node_id),
+                "ports": self._settings.ports,
             }
             with contextlib.suppress(trio.BrokenResourceError):  # the process has ended
                 await self._link.send(spec)

@@ -1,8 +1,9 @@
 """A node of a test cluster, in the process that the zygote has forked for it.
 
 It is the `Node` that `kraft start` runs, with an environment of its own: a disk that does not sync, because the process
-can die here and the machine cannot, and a tracer that reports events to the supervisor. One socket to the supervisor
-carries JSON lines, commands in and events out:
+can die here and the machine cannot, sockets whose links have faults,
+and a tracer that reports events to the supervisor. One socket to the supervisor carries JSON lines, commands in and
+events out:
 
     supervisor -> node   {"properties": "node.properties", ...}, the `NodeSpec`, and then
                          {"id": 1, "command": "stop", ...}
@@ -34,9 +35,10 @@ from broker.log_levels import LogLevels
 from broker.node import Node
 from jepsen.testing.faults import filtered_dispatchers
 from jepsen.testing.json_lines import JsonLines
+from jepsen.testing.links import NodeLinks
 from jepsen.testing.node_clock import NodeClock
 from jepsen.testing.node_commands import COMMANDS, CommandRefused, Commands
-from jepsen.testing.node_faults import NodeFaults
+from jepsen.testing.node_faults import LINK, NodeFaults
 from jepsen.testing.unsynced_disk import UnsyncedDisk
 from kraft.env import Env
 from kraft.events import Level
@@ -51,7 +53,8 @@ _LOST_SUPERVISOR: Final = 71
 @attrs.frozen
 class NodeSpec:
     """The request for a node: its properties file, configs that win over it, the file for its output, the level of its
-    log, the seed of its random numbers, and the faults that are in force from its first request on.
+    log, the seed of its random numbers, the faults that are in force from its first request on, and the node that
+    listens on each port of the cluster.
     """
 
     properties: str
@@ -60,6 +63,7 @@ class NodeSpec:
     log_level: str
     seed: str
     faults: Mapping[str, Mapping[str, Any]]
+    ports: Mapping[str, int]
 
 
 def run_node(supervisor: socket.socket) -> int:
@@ -92,11 +96,16 @@ async def _run_node(link: JsonLines, messages: AsyncIterator[dict[str, Any]], sp
         reporter.trace(kind, **fields)
 
     faults = NodeFaults(config.node_id, reporter.report)
+    ports = {int(port): node_id for port, node_id in spec.ports.items()}
+    links = NodeLinks(config.node_id, ports, time.time, faults.changed)
+    faults.kinds[LINK] = links
     faults.begin_all(spec.faults)
+    trio.socket.set_custom_socket_factory(links)
     clock = NodeClock()
     env = Env(UnsyncedDisk(), Random(spec.seed), clock.now, trace)
-    node = Node(env, config, levels, filtered_dispatchers(faults.requests))
+    node = Node(env, config, levels, filtered_dispatchers(faults.requests, links))
     async with trio.open_nursery() as nursery:
+        await nursery.start(links.run)
         nursery.start_soon(printer.run)
         nursery.start_soon(reporter.run)
         nursery.start_soon(faults.run)

@@ -52,6 +52,10 @@ class Words:
             raise BadRequest(f"{word} has to be an object of texts, not {value!r}")
         return {key: str(each).lower() if isinstance(each, bool) else str(each) for key, each in value.items()}
 
+    def value(self, word: str) -> object:
+        """Any value."""
+        return self._take(word, None)
+
     def items(self, word: str) -> list[object]:
         """A list of anything."""
         value = self._take(word, None)

@@ -127,7 +127,7 @@ def test_delayed_action_happens_later(server: ServerLease) -> None:
 def test_mistakes_in_actions_are_named(server: ServerLease) -> None:
     mistakes: list[tuple[dict[str, object], str]] = [
         ({}, "kill takes one of node, leader_of, coordinator_of, controller"),
-        ({"node": 1, "controller": True}, "kill takes one of"),
+        ({"node": 1, "controller": True}, "node and controller: a node is named by one of"),
         ({"node": 7}, "no node 7; there are 1"),
         ({"node": "1"}, "node has to be an integer, not '1'"),
         ({"leader_of": "orders"}, "leader_of has to be a topic and a partition"),

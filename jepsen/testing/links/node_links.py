@@ -1,0 +1,144 @@
+"""The links of one node: its sockets, and the faults that are in force on them."""
+
+import socket as kernel
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import trio
+
+from broker.net.connection import Connection
+from jepsen.testing.links.active_link import ActiveLink, Effect, LinkFiring
+from jepsen.testing.links.conditions import LinkFault
+from jepsen.testing.links.link_socket import CURRENT_SOCKET, LinkSocket
+
+
+class NodeLinks(trio.abc.SocketFactory):
+    """`ports` has the node that listens on each port. `wall` is the wall clock.
+
+    `run` carries the bytes that faults concern. `when_changed` is called when a fault has affected another connection,
+    or holds more or fewer.
+    """
+
+    nursery: trio.Nursery
+
+    def __init__(
+        self,
+        node: int,
+        ports: Mapping[int, int],
+        wall: Callable[[], float],
+        when_changed: Callable[[ActiveLink], None] = lambda active: None,
+    ) -> None:
+        self.faults: dict[str, ActiveLink] = {}
+        self._node = node
+        self._ports = ports
+        self._wall = wall
+        self._when_changed = when_changed
+        self._sockets: dict[LinkSocket, None] = {}
+        self._of_connections: dict[Connection, LinkSocket] = {}
+        self._changed = trio.Event()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Carry bytes, until cancelled."""
+        async with trio.open_nursery() as self.nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+    # Faults
+
+    def begin(self, fault_id: str, words: Mapping[str, Any]) -> None:
+        """Put a fault in force, on open connections as on later ones."""
+        active = ActiveLink(fault_id, LinkFault.of(words), self._node, self._when_changed)
+        self.faults[fault_id] = active
+        for sock in list(self._sockets):
+            self._begin_on(sock, active)
+        self._notify()
+
+    def end(self, active: ActiveLink) -> None:
+        """End a fault: bytes and connects that it holds go on, connections that have lost bytes are reset."""
+        self.faults.pop(active.id, None)
+        for sock in list(self._sockets):
+            sock.end(active)
+        self._notify()
+
+    def _begin_on(self, sock: LinkSocket, active: ActiveLink) -> None:
+        inbound, outbound = active.fault.directions(self._node, sock.peer, sock.client_id, sock.address)
+        sock.begin(active, inbound=inbound, outbound=outbound)
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    # Clients
+
+    def connection_opened(self, connection: Connection) -> None:
+        """Called by the task that serves a new connection."""
+        sock = CURRENT_SOCKET.get()
+        if sock is not None:
+            sock.connection = connection
+            self._of_connections[connection] = sock
+
+    def client_named(self, connection: Connection, client_id: str) -> None:
+        """A request of the client tells its id. Faults concern the connection from its answer on."""
+        sock = self._of_connections.get(connection)
+        if sock is not None and sock.client_id is None:
+            sock.client_id = client_id
+            for active in list(self.faults.values()):
+                if not active.conditions.half_open:
+                    self._begin_on(sock, active)
+
+    # See `SocketLinks`
+
+    def socket(
+        self, family: int = kernel.AF_INET, type: int = kernel.SOCK_STREAM, proto: int = 0
+    ) -> trio.socket.SocketType:
+        return LinkSocket(trio.socket.from_stdlib_socket(kernel.socket(family, type, proto)), self)
+
+    def accepted(self, inner: trio.socket.SocketType) -> LinkSocket:
+        return LinkSocket(inner, self)
+
+    def opened(self, sock: LinkSocket) -> None:
+        self._sockets[sock] = None
+        if sock.peer is not None:
+            for active in self.faults.values():
+                if not active.conditions.half_open:
+                    self._begin_on(sock, active)
+
+    def closed(self, sock: LinkSocket) -> None:
+        self._sockets.pop(sock, None)
+        if sock.connection is not None:
+            self._of_connections.pop(sock.connection, None)
+
+    async def may_connect(self, sock: LinkSocket, address: Any) -> None:
+        """Wait until both directions of the link carry packets, and for their latency."""
+        sock.peer = self._ports.get(address[1])
+        if sock.peer is None:
+            return
+        sock.address = address[:2]
+        known: set[str] = set()
+        while holding := [each for each in self._concerning(sock) if each.conditions.holds_connects]:
+            for each in holding:
+                if each.id not in known:
+                    self.fired(sock, each, Effect.CONNECT_HELD)
+                known.add(each.id)
+                each.hold(1)
+            try:
+                await self._changed.wait()
+            finally:
+                for each in holding:
+                    each.hold(-1)
+        now, round_trip_s = trio.current_time(), 0.0
+        for each in self._concerning(sock):
+            directions = sum(each.fault.directions(self._node, sock.peer, None, sock.address))
+            round_trip_s += directions * (each.arrival(now, 0, is_inbound=False) - now)
+        await trio.sleep(round_trip_s)
+
+    def fired(self, sock: LinkSocket, active: ActiveLink, effect: Effect) -> None:
+        host, port = sock.address
+        active.fire(LinkFiring(self._wall(), self._node, sock.peer, sock.client_id, f"{host}:{port}", effect))
+
+    def _concerning(self, sock: LinkSocket) -> list[ActiveLink]:
+        return [
+            each
+            for each in self.faults.values()
+            if any(each.fault.directions(self._node, sock.peer, sock.client_id, sock.address))
+        ]

@@ -1,0 +1,69 @@
+"""The nodes that actions and faults name: by an id, or by the role that a node has when it happens.
+
+{"node": 2}   {"leader_of": ["orders", 0]}   {"coordinator_of": "readers"}   {"controller": true}
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import attrs
+
+from jepsen.testing.cluster_view import ClusterView
+from jepsen.testing.errors import BadRequest, NotThere
+from jepsen.testing.hosted_cluster import HostedCluster
+from jepsen.testing.hosted_node import HostedNode
+from jepsen.testing.words import Words
+
+TARGETS: Final = ("node", "leader_of", "coordinator_of", "controller")
+# For a role to be taken.
+_WITHIN_S: Final = 30.0
+
+
+@attrs.frozen
+class Target:
+    """`cause` says for the timeline why a node was chosen. `find` raises NotReached if no node takes the role."""
+
+    find: Callable[[ClusterView], Awaitable[HostedNode]]
+    cause: str
+
+
+def read_target(cluster: HostedCluster, words: Words) -> Target | None:
+    """Take the word that names a node; None without one. Raises BadRequest, NotThere."""
+    given = [word for word in TARGETS if word in words]
+    if not given:
+        return None
+    if len(given) > 1:
+        raise BadRequest(f"{' and '.join(given)}: a node is named by one of {', '.join(TARGETS)}")
+    [word] = given
+    if word == "node":
+        return _by_id(cluster, words.integer(word))
+    if word == "leader_of":
+        topic, partition = words.partition(word)
+        return Target(lambda view: view.leader_of(topic, partition, _WITHIN_S), f"leader of {topic}-{partition}")
+    if word == "coordinator_of":
+        group = words.text(word)
+        return Target(lambda view: view.coordinator_of(group, _WITHIN_S), f"coordinator of group {group}")
+    words.true(word)
+    return Target(lambda view: view.controller(_WITHIN_S), "active controller")
+
+
+def target_of(cluster: HostedCluster, value: object) -> Target:
+    """The node of a value: an id, or an object with a role. Raises BadRequest, NotThere."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _by_id(cluster, value)
+    words = Words(dict(value) if isinstance(value, dict) else value)
+    target = read_target(cluster, words)
+    words.end()
+    if target is None:
+        raise BadRequest(f"a node is an id, or an object with one of {', '.join(TARGETS)}, not {value!r}")
+    return target
+
+
+def _by_id(cluster: HostedCluster, node_id: int) -> Target:
+    if (node := cluster.nodes.get(node_id)) is None:
+        raise NotThere(f"no node {node_id}; there are {', '.join(map(str, cluster.nodes))}")
+
+    async def chosen(_: ClusterView) -> HostedNode:
+        return node
+
+    return Target(chosen, f"node {node_id}")
