@@ -187,6 +187,29 @@ class Cluster:
         """
         return self.link(groups=[list(group) for group in groups], **{"black_hole" if black_hole else "cut": True})
 
+    def disk(self, **words: Any) -> FaultHandle:
+        """Put a fault of a disk in force: `disk(node=1, full=True)`. The node may be a role; without one, all nodes.
+
+        `docs/testing-network.md` has its words.
+        """
+        return self._begin("/disks", words)
+
+    def flip_bit(
+        self, topic: str, partition: int = 0, *, offset: int | None = None, seed: int = 0, **target: Any
+    ) -> dict[str, Any]:
+        """Flip a bit of the records in a partition's log on one node, which is named as for `kill`.
+
+        It is one of the batch with `offset`, or of a batch that the seed draws. Returns the `node`, the `path`, the
+        `position` and the `base_offset` of the batch.
+        """
+        words = {"topic": topic, "partition": partition, "offset": offset, "seed": seed}
+        flipped: dict[str, Any] = self._request("POST", "/flips", {**words, **target})
+        return flipped
+
+    def clock(self, **words: Any) -> FaultHandle:
+        """Put the wall clock of a node wrong: `clock(controller=True, offset_ms=-60_000)`; without a node, of all."""
+        return self._begin("/clocks", words)
+
     def _begin(self, path: str, words: Mapping[str, Any], *, holds: bool = False) -> FaultHandle:
         described = self._request("POST", path, words)
         fault = f"/faults/{described['id']}"

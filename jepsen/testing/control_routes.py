@@ -15,7 +15,7 @@
     GET    /clusters/NAME/events            what nodes reported and what was done to them, in order
 
 `jepsen.testing.fault_routes` has the resources for faults of the protocol, `jepsen.testing.link_routes` that for the
-network.
+network, `jepsen.testing.machine_routes` those for disks and clocks.
 A cluster that is created with `"shared_as": "name"` is made once, and lasts as long as the server.
 """
 
@@ -38,6 +38,7 @@ from jepsen.testing.errors import BadRequest, ControlRefused, NotThere, failures
 from jepsen.testing.fault_routes import begin_fault, change, list_requests, serve_fault
 from jepsen.testing.hosted_cluster import ClusterSpec, HostedCluster
 from jepsen.testing.link_routes import begin_link
+from jepsen.testing.machine_routes import begin_clock_fault, begin_disk_fault, flip_bit
 from jepsen.testing.records import read_records, write_records
 from jepsen.testing.words import Words
 
@@ -211,4 +212,7 @@ _ANSWERS: Final[Mapping[tuple[str, str | None], Callable[[HostedCluster, Words],
     ("POST", "faults"): begin_fault,
     ("POST", "requests"): list_requests,
     ("POST", "links"): begin_link,
+    ("POST", "disks"): begin_disk_fault,
+    ("POST", "clocks"): begin_clock_fault,
+    ("POST", "flips"): flip_bit,
 }

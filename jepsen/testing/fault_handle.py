@@ -32,9 +32,10 @@ class FaultHandle:
 
     @property
     def firings(self) -> list[dict[str, Any]]:
-        """What it has affected. Requests have `at`, `api`, `client_id`, `address`, `node` and their `subjects`.
+        """The requests, connections, operations or nodes that it has affected: the time `at`, the `node`, and more.
 
-        Connections have `at`, `node`, the `peer` if that is a node, `client_id`, `address` and the `effect`.
+        Requests have `api`, `client_id`, `address` and their `subjects`. Connections have the `peer` if that is a node,
+        `client_id`, `address` and the `effect`. Operations of a disk have the `operation` and the `path`.
         """
         return list(self._describe()["firings"])
 

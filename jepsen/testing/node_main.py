@@ -1,9 +1,8 @@
 """A node of a test cluster, in the process that the zygote has forked for it.
 
-It is the `Node` that `kraft start` runs, with an environment of its own: a disk that does not sync, because the process
-can die here and the machine cannot, sockets whose links have faults,
-and a tracer that reports events to the supervisor. One socket to the supervisor carries JSON lines, commands in and
-events out:
+It is the `Node` that `kraft start` runs, with an environment of its own: disk, clock and sockets with faults
+(`jepsen.testing.faulty_environment`), and a tracer that reports events to the supervisor. One socket to the supervisor
+carries JSON lines, commands in and events out:
 
     supervisor -> node   {"properties": "node.properties", ...}, the `NodeSpec`, and then
                          {"id": 1, "command": "stop", ...}
@@ -22,7 +21,6 @@ import socket
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from random import Random
 from typing import Any, Final
 
 import attrs
@@ -33,14 +31,9 @@ from broker.cli.node_config import read_node_config
 from broker.events import ALL_CATALOGUES, EVENT_KINDS
 from broker.log_levels import LogLevels
 from broker.node import Node
-from jepsen.testing.faults import filtered_dispatchers
+from jepsen.testing.faulty_environment import FaultyEnvironment
 from jepsen.testing.json_lines import JsonLines
-from jepsen.testing.links import NodeLinks
-from jepsen.testing.node_clock import NodeClock
 from jepsen.testing.node_commands import COMMANDS, CommandRefused, Commands
-from jepsen.testing.node_faults import LINK, NodeFaults
-from jepsen.testing.unsynced_disk import UnsyncedDisk
-from kraft.env import Env
 from kraft.events import Level
 
 # Events that wait for the supervisor. A node reports a few hundred when a cluster of hundreds of partitions changes.
@@ -82,10 +75,7 @@ async def _run(supervisor: socket.socket) -> None:
 
 
 async def _run_node(link: JsonLines, messages: AsyncIterator[dict[str, Any]], spec: NodeSpec) -> None:
-    output = os.open(spec.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    for descriptor in (1, 2):
-        os.dup2(output, descriptor)
-    os.close(output)
+    _write_output_to(spec.output)
     config = read_node_config(spec.properties, spec.overrides)
     reporter = _EventReporter(link)
     levels = LogLevels([catalogue.package for catalogue in ALL_CATALOGUES], Level[spec.log_level.upper()])
@@ -95,25 +85,26 @@ async def _run_node(link: JsonLines, messages: AsyncIterator[dict[str, Any]], sp
         printer.trace(kind, **fields)
         reporter.trace(kind, **fields)
 
-    faults = NodeFaults(config.node_id, reporter.report)
-    ports = {int(port): node_id for port, node_id in spec.ports.items()}
-    links = NodeLinks(config.node_id, ports, time.time, faults.changed)
-    faults.kinds[LINK] = links
-    faults.begin_all(spec.faults)
-    trio.socket.set_custom_socket_factory(links)
-    clock = NodeClock()
-    env = Env(UnsyncedDisk(), Random(spec.seed), clock.now, trace)
-    node = Node(env, config, levels, filtered_dispatchers(faults.requests, links))
+    environment = FaultyEnvironment(
+        config.node_id, list(config.log_directories), spec.seed, spec.ports, trace, reporter.report
+    )
+    environment.begin_all(spec.faults)
+    node = Node(environment.env, config, levels, environment.dispatchers)
     async with trio.open_nursery() as nursery:
-        await nursery.start(links.run)
+        await nursery.start(environment.run)
         nursery.start_soon(printer.run)
         nursery.start_soon(reporter.run)
-        nursery.start_soon(faults.run)
-        taken = {**COMMANDS, **faults.commands, **clock.commands}
-        nursery.start_soon(_take_commands, node, link, messages, nursery, taken)
+        nursery.start_soon(_take_commands, node, link, messages, nursery, {**COMMANDS, **environment.commands})
         await node.run(task_status=_Serving(node, reporter))
         await reporter.flush()
         nursery.cancel_scope.cancel()
+
+
+def _write_output_to(path: str) -> None:
+    output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for descriptor in (1, 2):
+        os.dup2(output, descriptor)
+    os.close(output)
 
 
 async def _take_commands(

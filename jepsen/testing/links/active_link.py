@@ -17,7 +17,7 @@ _PIECE_BYTES_MIN: Final = 256
 
 
 class Effect(StrEnum):
-    """What a fault has first done to a connection."""
+    """The first effect of a fault on a connection."""
 
     CONNECT_HELD = "connect held"
     HELD = "held"

@@ -1,4 +1,4 @@
-"""What a fault does to the bytes of a link, and which links it concerns."""
+"""The conditions of a link under a fault, and the links that a fault concerns."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -46,32 +46,34 @@ def read_conditions(words: Words) -> LinkConditions:
         if flag in words:
             words.true(flag)
             flags[flag] = True
-    reset_after = words.integer("reset_after_bytes") if "reset_after_bytes" in words else None
-    times = words.integer("times") if "times" in words else None
-    bytes_per_s = words.number("bytes_per_s") if "bytes_per_s" in words else None
-    latency_ms, jitter_ms = words.number("latency_ms", 0.0), words.number("jitter_ms", 0.0)
-    seed = words.integer("seed", 0)
+    conditions = LinkConditions(
+        **flags,
+        reset_after_bytes=words.integer("reset_after_bytes") if "reset_after_bytes" in words else None,
+        times=words.integer("times") if "times" in words else None,
+        latency_ms=words.number("latency_ms", 0.0),
+        jitter_ms=words.number("jitter_ms", 0.0),
+        seed=words.integer("seed", 0),
+        bytes_per_s=words.number("bytes_per_s") if "bytes_per_s" in words else None,
+    )
+    _check(conditions)
+    return conditions
+
+
+def _check(conditions: LinkConditions) -> None:
+    """Raises BadRequest."""
+    reset_after, times, bytes_per_s = conditions.reset_after_bytes, conditions.times, conditions.bytes_per_s
     if reset_after is not None and reset_after < 0:
         raise BadRequest("reset_after_bytes has to be 0 or more")
     if times is not None and (times < 1 or reset_after is None):
         raise BadRequest("times has to be 1 or more, and goes with reset_after_bytes")
     if bytes_per_s is not None and bytes_per_s < 1:
         raise BadRequest("bytes_per_s has to be 1 or more")
-    is_slow = bool(latency_ms or jitter_ms or bytes_per_s)
-    if len(flags) + (reset_after is not None) + is_slow != 1:
+    is_slow = bool(conditions.latency_ms or conditions.jitter_ms or bytes_per_s)
+    if conditions.cut + conditions.black_hole + conditions.half_open + (reset_after is not None) + is_slow != 1:
         raise BadRequest(
             "a link takes one of cut, black_hole, half_open, reset_after_bytes, or some of latency_ms, jitter_ms and "
             "bytes_per_s"
         )
-    return LinkConditions(
-        **flags,
-        reset_after_bytes=reset_after,
-        times=times,
-        latency_ms=latency_ms,
-        jitter_ms=jitter_ms,
-        seed=seed,
-        bytes_per_s=bytes_per_s,
-    )
 
 
 def matches_name(pattern: str, name: str) -> bool:

@@ -157,7 +157,7 @@ class LinkSocket(trio.socket.SocketType):
                     self._links.nursery.start_soon(_run_pump, flow, pump)
 
     def end(self, active: ActiveLink) -> None:
-        """End a fault. What it has held arrives; a connection that has lost bytes, or one of its sides, is reset."""
+        """End a fault. Bytes that it has held arrive. A connection that has lost bytes or a side of it is reset."""
         is_broken = active.conditions.black_hole and (self._inbound.has_lost or self._outbound.has_lost)
         self._inbound.end(active)
         self._outbound.end(active)
