@@ -25,7 +25,7 @@ from metadata.configuration import (
 )
 from metadata.configuration.quorum_addresses import parse_quorum_server, parse_quorum_voters
 from metadata.configuration.schema import check_local_retention
-from metadata.controller import QuotaKey
+from metadata.protocol import QuotaKey
 
 # The configuration of a node that is started without a file: one combined node, reachable from this machine only. The
 # values are those of the properties file that Kafka ships, apart from the directory and the loopback address. The

@@ -27,8 +27,8 @@ from broker.quota.quota_changes import usable_changes
 from broker.quota.rates import QuotaWindows, SampledRate, throttle_time_ms
 from broker.server.quotas import Allowance, Usage
 from broker.server.session import HeldTime, Session
-from metadata.controller import QuotaKey
 from metadata.image import MetadataDelta, MetadataImage
+from metadata.protocol import QuotaKey
 
 _PRODUCE, _FETCH = 0, 1
 # Requests of brokers, besides a follower's Fetch: WriteTxnMarkers.

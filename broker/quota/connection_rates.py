@@ -7,8 +7,9 @@ from typing import Final
 from broker.net.admission import RateExcess
 from broker.quota.quota_changes import usable_changes
 from broker.quota.rates import QuotaWindows, SampledRate, throttle_time_ms
-from metadata.controller import QuotaEntityType, QuotaKey
+from metadata.controller import QuotaEntityType
 from metadata.image import MetadataDelta, MetadataImage
+from metadata.protocol import QuotaKey
 
 # The value of `max.connection.creation.rate` without a limit.
 UNLIMITED: Final = 2**31 - 1

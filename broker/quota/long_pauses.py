@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.quota.precedence import QuotaShare, QuotaTable
-from metadata.controller import QuotaKey
+from metadata.protocol import QuotaKey
 
 # A request quota pauses no longer than a window, which is a second by default.
 _LONG_PAUSE_MS: Final = 1_000

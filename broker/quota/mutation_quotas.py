@@ -13,8 +13,8 @@ from broker.quota.precedence import QuotaShare, QuotaTable, change_tables
 from broker.quota.quota_changes import usable_changes
 from broker.quota.rates import QuotaWindows, TokenBucket, throttle_time_ms
 from broker.server.session import Session
-from metadata.controller import QuotaKey
 from metadata.image import MetadataDelta, MetadataImage
+from metadata.protocol import QuotaKey
 
 # The first versions of which clients know THROTTLING_QUOTA_EXCEEDED: CreateTopics, DeleteTopics, CreatePartitions.
 _STRICT_FROM: Final = {19: 6, 20: 5, 37: 3}

@@ -35,7 +35,7 @@ from metadata.controller.features import FeatureUpdate
 from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply
 from metadata.controller.partitions import NewPartitions, TopicOutcome
 from metadata.controller.producer_ids import PRODUCER_ID_BLOCK_SIZE, ProducerIdsBlock
-from metadata.controller.quotas import QuotaAlteration, QuotaEntityType, QuotaKey, QuotaOutcome, check_quota
+from metadata.controller.quotas import QuotaAlteration, QuotaEntityType, QuotaOutcome, check_quota
 from metadata.controller.reassignment import (
     OngoingReassignment,
     OngoingTopicReassignments,
@@ -94,7 +94,6 @@ __all__ = [
     "ProducerIdsBlock",
     "QuotaAlteration",
     "QuotaEntityType",
-    "QuotaKey",
     "QuotaOutcome",
     "ReassignedPartition",
     "ReassignedTopic",

@@ -13,7 +13,7 @@ from metadata.controller.decision import Decision
 from metadata.controller.feature_levels import QUOTA_RECORDS
 from metadata.controller.known_records import check_nodes_know
 from metadata.image import MetadataImage
-from metadata.protocol import ErrorCode, KafkaError
+from metadata.protocol import ErrorCode, KafkaError, QuotaKey
 from metadata.records import ClientQuotaRecord, QuotaEntity
 
 
@@ -23,16 +23,6 @@ class QuotaEntityType(StrEnum):
     USER = "user"
     CLIENT_ID = "client-id"
     IP = "ip"
-
-
-class QuotaKey(StrEnum):
-    """The quotas of Kafka, by the names of their keys."""
-
-    PRODUCER_BYTE_RATE = "producer_byte_rate"
-    CONSUMER_BYTE_RATE = "consumer_byte_rate"
-    REQUEST_PERCENTAGE = "request_percentage"
-    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
-    CONNECTION_CREATION_RATE = "connection_creation_rate"
 
 
 @attrs.frozen

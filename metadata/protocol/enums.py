@@ -1,6 +1,6 @@
-"""Enumerations of Kafka's protocol, by Kafka's numbers."""
+"""Enumerations of Kafka's protocol: numbers, and the names of quotas."""
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Final, Self
 
 
@@ -160,3 +160,13 @@ class ScramMechanism(OpenEnum):
     def sasl_name(self) -> str:
         """The name of the mechanism in SASL: "SCRAM-SHA-256"."""
         return self.name.replace("_", "-")
+
+
+class QuotaKey(StrEnum):
+    """The quotas of Kafka, by the names of their keys."""
+
+    PRODUCER_BYTE_RATE = "producer_byte_rate"
+    CONSUMER_BYTE_RATE = "consumer_byte_rate"
+    REQUEST_PERCENTAGE = "request_percentage"
+    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+    CONNECTION_CREATION_RATE = "connection_creation_rate"

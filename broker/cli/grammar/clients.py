@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -11,11 +11,13 @@ from broker.cli.grammar.settings import ClusterSettings
 from broker.client.admin import Admin, AdminConfig
 from broker.client.config import ClientConfig
 from broker.client.consumer.config import ConsumerConfig
-from broker.client.consumer.consumer import Consumer
 from broker.client.errors import ConnectionLost, MismatchedEndpointType, TimedOut, UnsupportedByBroker
 from broker.client.producer.config import ProducerConfig
-from broker.client.producer.producer import Producer
 from broker.client.reachability import LOGGER as REACHABILITY_LOGGER
+
+if TYPE_CHECKING:
+    from broker.client.consumer.consumer import Consumer
+    from broker.client.producer.producer import Producer
 
 # How long the brokers may take for the first answer. A cluster that is up answers at once, and a person who has
 # mistyped a port should not wait for the minute that a call may take.
@@ -53,8 +55,11 @@ def _unlogged_troubles() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def open_producer(settings: ClusterSettings, configs: Mapping[str, str | None]) -> AsyncIterator[Producer]:
+async def open_producer(settings: ClusterSettings, configs: Mapping[str, str | None]) -> AsyncIterator["Producer"]:
     """A Producer whose cluster has been reached. `configs` win over those of the settings, unless they are None."""
+    # Most commands need neither a producer nor a consumer, whose modules take a tenth of a command's start.
+    from broker.client.producer.producer import Producer
+
     async with open_admin(settings):
         pass
     given = {key: value for key, value in configs.items() if value is not None}
@@ -64,8 +69,10 @@ async def open_producer(settings: ClusterSettings, configs: Mapping[str, str | N
 
 
 @asynccontextmanager
-async def open_consumer(settings: ClusterSettings, configs: Mapping[str, str | None]) -> AsyncIterator[Consumer]:
+async def open_consumer(settings: ClusterSettings, configs: Mapping[str, str | None]) -> AsyncIterator["Consumer"]:
     """Open a Consumer. The caller has to have checked that the cluster can be reached."""
+    from broker.client.consumer.consumer import Consumer
+
     given = {key: value for key, value in configs.items() if value is not None}
     merged = {**configs_for(ConsumerConfig, settings.configs), **given}
     async with Consumer(settings.bootstrap_servers, config=merged) as consumer:

@@ -10,7 +10,7 @@ from broker.net.acceptor import Acceptor
 from broker.net.authentication_counts import AuthenticationCounts
 from broker.quota import BrokerQuotas, QuotaUse
 from broker.server.session import UNKNOWN_SOFTWARE
-from metadata.controller import QuotaKey
+from metadata.protocol import QuotaKey
 
 # Names and versions of client software that are listed for each listener, most connections first. Clients choose them
 # freely, so that a hostile client could otherwise create as many series as it has connections.

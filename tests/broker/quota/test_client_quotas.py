@@ -15,8 +15,8 @@ from broker.quota.rates import throttle_time_ms
 from broker.server.quotas import Allowance, Usage
 from broker.server.session import Session
 from broker.server.shortcut_tables import ShortcutTables
-from metadata.controller import QuotaKey
 from metadata.image import MetadataDelta, MetadataImage
+from metadata.protocol import QuotaKey
 from metadata.records import ClientQuotaRecord, QuotaEntity
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
