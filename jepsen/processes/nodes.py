@@ -9,17 +9,19 @@ nodes know each other by certificates, and clients and observers authenticate (`
 """
 
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import SystemRandom
 from typing import Final
 
 import attrs
 import trio
 
 from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
+from broker.wire.uuids import encode_uuid, new_uuid
+from jepsen.processes.launcher import NODE, Program
 from jepsen.processes.links import Links
 from jepsen.processes.ports import free_ports
 from jepsen.processes.security import ClusterSecurity
@@ -34,6 +36,7 @@ START_SECONDS: Final = 90.0
 STOP_SECONDS: Final = 40.0
 _LOOK_SECONDS: Final = 0.01
 _DUMP_SECONDS: Final = 1.0
+_NAMED: Final = Program("jepsen.processes.names", NODE.imports)
 
 
 class NodeFailed(AssertionError):
@@ -85,13 +88,14 @@ class NodeProcess(ServerProcess):
         return bool(self.uptimes) and self.uptimes[-1].ended_at is None and not (self.is_running or self.may_end)
 
     async def format(self, cluster_id: str, *arguments: str) -> None:
-        await trio.run_process(
-            self._command("format", "--cluster-id", cluster_id, "--config", str(self.properties_path), *arguments),
-            capture_stdout=True,
-        )
+        """Format its directory. Raises NodeFailed."""
+        properties = str(self.properties_path)
+        self.fork(_NAMED, [self._names, "format", "--cluster-id", cluster_id, "--config", properties, *arguments])
+        if not await _holds(lambda: not self.is_running, START_SECONDS) or self.process.returncode:
+            raise NodeFailed(f"{self.name} is not formatted:\n{self.output_tail()}")
 
-    def command(self) -> list[str]:
-        return self._command("start", str(self.properties_path))
+    def launch(self) -> None:
+        self.fork(_NAMED, [self._names, "start", str(self.properties_path)])
 
     async def start(self) -> None:
         """Start the process. It may not serve before other nodes run."""
@@ -138,9 +142,6 @@ class NodeProcess(ServerProcess):
         self.send(signal.SIGUSR1)
         await trio.sleep(_DUMP_SECONDS)
 
-    def _command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "jepsen.processes.names", self._names, *arguments]
-
 
 @attrs.frozen
 class ProcessCluster:
@@ -186,7 +187,7 @@ async def running_cluster(
     processes = list(cluster.nodes.values())
     async with trio.open_nursery() as nursery:
         await nursery.start(cluster.links.run, _carried(cluster))
-        cluster_id = await _random_cluster_id()
+        cluster_id = encode_uuid(new_uuid(SystemRandom().randbytes))
         try:
             for process in processes:
                 await process.format(cluster_id, *([] if security is None else security.format_arguments()))
@@ -259,11 +260,6 @@ def issue_certificate(cluster: ProcessCluster, node: NodeProcess) -> None:
     assert cluster.security is not None, "the cluster has certificates"
     seen = [cluster.links.seen_from(name)[node.name] for name in (*cluster.nodes, *cluster.clients)]
     cluster.security.issue(node.name, ("127.0.0.1", node.name, *seen))
-
-
-async def _random_cluster_id() -> str:
-    result = await trio.run_process([sys.executable, "-m", "broker.cli", "random-uuid"], capture_stdout=True)
-    return result.stdout.decode().strip()
 
 
 def _settings(process: NodeProcess, cluster: ProcessCluster) -> dict[str, str]:

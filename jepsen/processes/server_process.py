@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from jepsen.processes.launcher import LaunchedProcess, Program, launcher
+
 _LISTENING = re.compile(rb"^kraft: listening on \w+://\S+$", re.MULTILINE)
 
 
@@ -19,7 +21,7 @@ class ServerProcess:
 
     def __init__(self, output_path: Path) -> None:
         self.output_path = output_path
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | LaunchedProcess | None = None
         self._output_start = 0
 
     def command(self) -> Sequence[str]:
@@ -37,6 +39,11 @@ class ServerProcess:
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
 
+    def fork(self, program: Program, arguments: Sequence[str]) -> None:
+        """Start the process as a fork of one that has imported the program."""
+        with self.begin_output() as output:
+            self._process = launcher().start(program, arguments, output.fileno())
+
     def begin_output(self) -> BinaryIO:
         """Open the file for the output of the process that is about to start."""
         assert not self.is_running, f"process {self.pid} runs already"
@@ -44,7 +51,7 @@ class ServerProcess:
         return self.output_path.open("ab")
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> subprocess.Popen[bytes] | LaunchedProcess:
         assert self._process is not None, "the node was never started"
         return self._process
 

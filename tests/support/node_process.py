@@ -2,7 +2,7 @@
 
 `KRAFT_TEST_COMMAND` replaces the command that is started (`kraft` of this interpreter's environment). It has to accept
 `start --override key=value ...` and print the same line, so that a test can be tried on another broker. Without it, the
-node is a fork of a process that has imported it: `tests/support/node_launcher.py`.
+node is a fork of a process that has imported it: `jepsen/processes/launcher.py`.
 """
 
 import os
@@ -14,9 +14,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from jepsen.processes.launcher import NODE
 from jepsen.processes.ports import free_ports
 from jepsen.processes.server_process import ServerProcess
-from tests.support.node_launcher import node_launcher
 
 KRAFT = str(Path(sys.executable).with_name("kraft"))
 # A JVM that is asked to stop exits with 128 + SIGTERM, even after a clean shutdown.
@@ -64,8 +64,7 @@ class NodeProcess(ServerProcess):
         if program != KRAFT:
             super().launch()
             return
-        with self.begin_output() as output:
-            self._process = node_launcher().start(arguments, output)
+        self.fork(NODE, arguments)
 
     def start(self, timeout: float = 60) -> float:
         """Start the node, and wait until it prints that it listens. Returns the seconds."""

@@ -1,17 +1,19 @@
 """A client process, as its parent controls it."""
 
+import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
 import trio
 
 from jepsen.processes.clients.client import ClientPlan
+from jepsen.processes.launcher import Program, launcher
 
 # Records that are on their way are waited for, see `producing`; and the last reader has much to read.
 _END_SECONDS: Final = 40.0
+_ROLES: Final = ("asking", "client", "consuming", "contending", "joining", "producing", "transacting")
+_CLIENT: Final = Program("jepsen.processes.clients", tuple(f"jepsen.processes.clients.{name}" for name in _ROLES))
 
 
 class ClientFailed(Exception):
@@ -24,13 +26,11 @@ class ClientProcess:
     def __init__(self, plan: ClientPlan, output: Path) -> None:
         self.plan = plan
         self._output = output
+        stdin, ours = os.pipe()
+        self._stdin: int | None = ours
         with output.open("ab") as file:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "jepsen.processes.clients", plan.text()],
-                stdin=subprocess.PIPE,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
+            self._process = launcher().start(_CLIENT, [plan.text()], file.fileno(), stdin=stdin)
+        os.close(stdin)
 
     @property
     def is_running(self) -> bool:
@@ -41,8 +41,7 @@ class ClientProcess:
 
     async def end(self) -> None:
         """Let the client finish its operations and end. Raises ClientFailed."""
-        assert self._process.stdin is not None, "the process was started with a pipe"
-        self._process.stdin.close()
+        self._close_stdin()
         await self.ended(_END_SECONDS)
 
     async def ended(self, within_seconds: float) -> None:
@@ -56,6 +55,11 @@ class ClientProcess:
             raise ClientFailed(f"{self.plan.name}: {'no end' if code is None else code}\n{self._output.read_text()}")
 
     def discard(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
+        self._process.kill()
         self._process.wait()
+        self._close_stdin()
+
+    def _close_stdin(self) -> None:
+        if self._stdin is not None:
+            os.close(self._stdin)
+            self._stdin = None

@@ -1,16 +1,18 @@
-"""Starts nodes as forks of one process that has imported them.
+"""Starts Python programs as forks of one process that has imported what they need.
 
-The imports of a node take more processor time than everything else that it does until it serves, and the tests start
-hundreds of nodes. A node from here differs from `kraft start` in nothing else: it is a process of its own, with its own
-environment, working directory, output and exit code. Tests of the command itself start it in the usual way.
+The imports of a node or a client take more processor time than everything else that it does until it is ready, and
+tests start hundreds of both. A program from here differs from `python -m <module>` in nothing else: it is a process of
+its own, with its own environment, working directory, standard streams and exit code.
 
-`python -m tests.support.node_launcher FD` serves the requests of `NodeLauncher` on a socket.
+`python -m jepsen.processes.launcher FD` serves the requests of `Launcher` on a socket.
 """
 
 import atexit
 import contextlib
+import gc
 import json
 import os
+import runpy
 import selectors
 import signal
 import socket
@@ -21,18 +23,34 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import cache
-from typing import BinaryIO, Final, Never
+from importlib import import_module
+from pathlib import Path
+from typing import Final
 
-from tests.support.source_code import ROOT
+import attrs
 
 # A request has the arguments and the environment.
 _REQUEST_BYTES_MAX: Final = 1 << 18
 _STATUS: Final = struct.Struct("i")
-_LOOK_S: Final = 0.01
+
+
+@attrs.frozen
+class Program:
+    """A module that `python -m` runs. `imports` are the modules that it imports, and that a fork of it has already.
+
+    The module itself is none of them, because it is run as `__main__`.
+    """
+
+    module: str
+    imports: tuple[str, ...]
+
+
+# The commands that start a node.
+NODE: Final = Program("broker.cli", ("broker.cli.start", "broker.node"))
 
 
 class LaunchedProcess:
-    """A started node, with the methods of `subprocess.Popen` that tests use."""
+    """A started program, with the methods of `subprocess.Popen` that its users need."""
 
     def __init__(self, pid: int, status: int) -> None:
         """`status` is the end of a pipe from which the launcher's report of the exit is read."""
@@ -49,7 +67,7 @@ class LaunchedProcess:
         if self.returncode is None:
             with contextlib.suppress(BlockingIOError):
                 report = os.read(self._status, _STATUS.size)
-                assert report, "the launcher of nodes has ended"
+                assert report, "the launcher has ended"
                 (self.returncode,) = _STATUS.unpack(report)
                 os.close(self._status)
         return self.returncode
@@ -63,7 +81,7 @@ class LaunchedProcess:
             while (code := self.poll()) is None:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    raise subprocess.TimeoutExpired(f"node {self.pid}", timeout or 0)
+                    raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
                 selector.select(left)
         return code
 
@@ -76,7 +94,7 @@ class LaunchedProcess:
         self.send_signal(signal.SIGKILL)
 
 
-class NodeLauncher:
+class Launcher:
     """The launcher's process, as its client sees it."""
 
     def __init__(self) -> None:
@@ -84,26 +102,40 @@ class NodeLauncher:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.node_launcher", str(theirs.fileno())],
+                [sys.executable, "-m", "jepsen.processes.launcher", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
-                cwd=ROOT,
+                cwd=Path(__file__).parents[2],
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
                 pass_fds=[theirs.fileno()],
             )
 
-    def start(self, arguments: Sequence[str], output: BinaryIO) -> LaunchedProcess:
-        """Start `kraft <arguments>`, which writes to the file `output`."""
-        request = json.dumps([arguments, os.getcwd(), dict(os.environ)]).encode()
+    def start(
+        self,
+        program: Program,
+        arguments: Sequence[str],
+        output: int,
+        *,
+        errors: int | None = None,
+        stdin: int | None = None,
+    ) -> LaunchedProcess:
+        """Start a program in this process's environment and directory.
+
+        `output` and `errors` are the descriptors of its standard output and error; without `errors`, both are
+        `output`. Without `stdin`, it reads nothing.
+        """
+        request = json.dumps([attrs.astuple(program), arguments, os.getcwd(), dict(os.environ)]).encode()
         status, theirs = os.pipe()
         os.set_blocking(status, False)
         try:
             with self._lock:
-                socket.send_fds(self._socket, [request], [output.fileno(), theirs])
+                given = [theirs, output, output if errors is None else errors]
+                socket.send_fds(self._socket, [request], given if stdin is None else [*given, stdin])
                 reply = self._socket.recv(_STATUS.size)
         finally:
             os.close(theirs)
-        assert reply, "the launcher of nodes has ended"
-        return LaunchedProcess(*_STATUS.unpack(reply), status)
+        assert reply, "the launcher has ended"
+        (pid,) = _STATUS.unpack(reply)
+        return LaunchedProcess(pid, status)
 
     def close(self) -> None:
         self._socket.close()
@@ -111,11 +143,11 @@ class NodeLauncher:
 
 
 @cache
-def node_launcher() -> NodeLauncher:
-    """The launcher of this process, which is started by the first node, and ends with this process."""
-    launcher = NodeLauncher()
-    atexit.register(launcher.close)
-    return launcher
+def launcher() -> Launcher:
+    """The launcher of this process, which is started by the first program, and ends with this process."""
+    started = Launcher()
+    atexit.register(started.close)
+    return started
 
 
 class _Requests:
@@ -124,13 +156,14 @@ class _Requests:
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
         self._statuses: dict[int, int] = {}
+        self._imported: set[str] = set()
         self._woken, self._wakes = socket.socketpair()
         for each in (self._woken, self._wakes):
             each.setblocking(False)
 
-    def serve(self) -> list[str]:
-        """Returns in each child, with the arguments of its command. The launcher itself exits without return."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which end the nodes
+    def serve(self) -> tuple[str, list[str]]:
+        """Returns in each child, with its module and arguments. The launcher itself exits without return."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the launcher's client, which ends the programs
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wakes.fileno())
         selector = selectors.DefaultSelector()
@@ -141,19 +174,36 @@ class _Requests:
                 if key.fileobj is self._woken:
                     self._report_ends()
                     continue
-                request, fds, *_ = socket.recv_fds(self._requests, _REQUEST_BYTES_MAX, 2)
+                request, fds, *_ = socket.recv_fds(self._requests, _REQUEST_BYTES_MAX, 4)
                 if not request:
                     sys.exit()
-                arguments, directory, environment = json.loads(request)
-                output, status = fds
+                (module, imports), arguments, directory, environment = json.loads(request)
+                status, *streams = fds
+                self._import(imports)
                 pid = os.fork()
                 if pid == 0:
                     selector.close()
-                    self._become_node(directory, environment, output, status)
-                    return list(arguments)
-                os.close(output)
+                    self._leave(status, streams)
+                    os.environ.clear()
+                    os.environ.update(environment)
+                    os.chdir(directory)
+                    return module, list(arguments)
+                for each in streams:
+                    os.close(each)
                 self._statuses[pid] = status
                 self._requests.send(_STATUS.pack(pid))
+
+    def _import(self, modules: Sequence[str]) -> None:
+        """Import modules that a program needs, before its first fork."""
+        missing = [module for module in modules if module not in self._imported]
+        self._imported.update(missing)
+        for module in missing:
+            with contextlib.suppress(ImportError):  # the program will raise it, where it is shown
+                import_module(module)
+        if missing:
+            # Collections in the children examine, and so copy, none of the launcher's objects.
+            gc.collect()
+            gc.freeze()
 
     def _report_ends(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -166,30 +216,23 @@ class _Requests:
                     os.write(self._statuses[pid], _STATUS.pack(os.waitstatus_to_exitcode(status)))
                 os.close(self._statuses.pop(pid))
 
-    def _become_node(self, directory: str, environment: dict[str, str], output: int, status: int) -> None:
-        """Leave the launcher: its signals, its files, its environment and its directory."""
+    def _leave(self, status: int, streams: Sequence[int]) -> None:
+        """Leave the launcher: its signals and its files. `streams` are standard output, error and, if given, input."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        for each in (self._requests, self._woken, self._wakes):
-            each.close()
-        for each in (1, 2):
-            os.dup2(output, each)
-        for each in (output, status, *self._statuses.values()):
+        for own in (self._requests, self._woken, self._wakes):
+            own.close()
+        for descriptor, stream in zip(streams, (1, 2, 0), strict=False):
+            os.dup2(descriptor, stream)
+        for each in (status, *streams, *self._statuses.values()):
             os.close(each)
-        os.environ.clear()
-        os.environ.update(environment)
-        os.chdir(directory)
 
 
-def _main() -> Never:
-    import broker.cli.start
-    import broker.node
-
-    arguments = _Requests(socket.socket(fileno=int(sys.argv[1]))).serve()
-    # As the script `kraft` does.
-    sys.argv = ["kraft", *arguments]
-    sys.exit(broker.cli.main())
+def _main() -> None:
+    module, arguments = _Requests(socket.socket(fileno=int(sys.argv[1]))).serve()
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
