@@ -17,6 +17,7 @@ from pathlib import Path
 from jepsen.processes.launcher import NODE
 from jepsen.processes.ports import free_ports
 from jepsen.processes.server_process import ServerProcess
+from tests.support.internal_topics import FEW_PARTITIONS
 
 KRAFT = str(Path(sys.executable).with_name("kraft"))
 # A JVM that is asked to stop exits with 128 + SIGTERM, even after a clean shutdown.
@@ -32,8 +33,8 @@ def command() -> list[str]:
 class NodeProcess(ServerProcess):
     """One node in its own process, on the directory `data_dir`, with overrides of its configuration.
 
-    By default it is both controller and broker. If the node does not do what a method requests, the method raises
-    AssertionError with the end of the node's output.
+    By default it is both controller and broker, and its internal topics have few partitions. If the node does not do
+    what a method requests, the method raises AssertionError with the end of the node's output.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class NodeProcess(ServerProcess):
     def settings(self) -> dict[str, str]:
         """The arguments of the node."""
         listeners = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}"
-        return {"listeners": listeners, "log.dirs": str(self.data_dir), **self.overrides}
+        return {"listeners": listeners, "log.dirs": str(self.data_dir), **FEW_PARTITIONS, **self.overrides}
 
     def command(self) -> list[str]:
         overrides = [part for key, value in self.settings.items() for part in ("--override", f"{key}={value}")]

@@ -15,6 +15,7 @@ from broker.wire.uuids import encode_uuid, new_uuid
 from jepsen.processes.ports import free_ports
 from kraft.core import ReplicaKey, Voter, VoterSet
 from kraft.env import Disk, Env, RealDisk, real_env
+from tests.support.internal_topics import FEW_PARTITIONS
 from tests.support.running_node import Traced
 
 WITHIN_S = 20.0
@@ -177,6 +178,7 @@ async def running_cluster(
         }
         settings = {
             **TIMEOUTS,
+            **FEW_PARTITIONS,
             "process.roles": role,
             "node.id": str(node_id),
             "listeners": ",".join(text for name, text in listeners.items() if name in role),

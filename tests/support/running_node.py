@@ -10,6 +10,7 @@ import trio
 from broker.config import KafkaConfig, read_config
 from broker.node import Dispatchers, Node
 from kraft.env import Disk, Env, real_env
+from tests.support.internal_topics import FEW_PARTITIONS
 
 NODE_ID = 1
 
@@ -52,11 +53,14 @@ class RunningNode:
 
 
 def node_config(directory: Path, **overrides: object) -> KafkaConfig:
-    """A development node's config on `directory`, with free ports; `_` in a key stands for `.`."""
+    """A development node's config on `directory`, with free ports and small internal topics; `_` in a key stands for
+    `.`.
+    """
     named = {key.replace("_", "."): value for key, value in overrides.items()}
     settings = {
         "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
         "log.dirs": str(directory / "data"),
+        **FEW_PARTITIONS,
         **named,
     }
     return read_config(None, [f"{name}={value}" for name, value in settings.items()])
