@@ -5,7 +5,7 @@ server: the first that needs it starts it, and it ends with the last.
 """
 
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _MARKER: Final = "kafka"
 _SHARED_NODE: Final = "kafka"
 _SERVER: Final = "_kafka_server"
+_CHAOS_BEGAN: Final = "chaos_began"
 _PER: Final = ("test", "module", "session")
 _OPTIONS: Final = ("nodes", "security", "config", "seed", "per")
 _USED: "Final[pytest.StashKey[dict[str, tuple[Cluster, float]]]]" = pytest.StashKey()
@@ -117,7 +118,7 @@ def kafka(request: pytest.FixtureRequest, _kafka_node: "Cluster") -> "Iterator[K
 @pytest.fixture
 def kafka_cluster(
     request: pytest.FixtureRequest, _kafka_server: "ServerLease", pytestconfig: pytest.Config
-) -> "Cluster":
+) -> "Iterator[Cluster]":
     """A Kafka cluster for this test, whose nodes can be killed. `@pytest.mark.kafka` has its options."""
     marker = request.node.get_closest_marker(_MARKER)
     options = {} if marker is None else dict(marker.kwargs)
@@ -129,7 +130,9 @@ def kafka_cluster(
     clusters: FixtureClusters = request.getfixturevalue(f"_kafka_clusters_of_{per}")
     cluster = clusters.get(_kafka_server, pytestconfig.getoption("--kafka-log"), options)
     _note_use(request, cluster)
-    return cluster
+    yield cluster
+    if per != "test":  # other tests use it
+        cluster.end_faults()
 
 
 def _note_use(request: pytest.FixtureRequest, cluster: "Cluster") -> None:
@@ -154,4 +157,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
                 report.sections.append((title, str(error)))
             else:
                 report.sections.append((title, "\n".join(timeline(events, since_s))))
+                if replays := _replays(events, since_s):
+                    report.sections.append((f"Kafka cluster {cluster.name}: chaos", replays))
     return report
+
+
+def _replays(events: list[dict[str, Any]], since_s: float) -> str:
+    """The lines that repeat the chaos of a test."""
+    began = [each for each in events if each["event"] == _CHAOS_BEGAN and each["seconds"] >= since_s]
+    return "\n".join(str(each["fields"]["replay"]) for each in began)

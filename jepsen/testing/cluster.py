@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
+from jepsen.testing.chaos_handle import ChaosHandle
 from jepsen.testing.fault_handle import FaultHandle
 from jepsen.testing.record import Record, decode_record, encode_record
 from jepsen.testing.server_lease import ServerLease, own_server
@@ -209,6 +210,29 @@ class Cluster:
     def clock(self, **words: Any) -> FaultHandle:
         """Put the wall clock of a node wrong: `clock(controller=True, offset_ms=-60_000)`; without a node, of all."""
         return self._begin("/clocks", words)
+
+    def chaos(
+        self,
+        *,
+        seed: int | None = None,
+        seconds: float = 10.0,
+        faults: Sequence[str] = (),
+        topics: Sequence[str] = (),
+    ) -> ChaosHandle:
+        """Cause faults for so many seconds, which the seed chooses with their times; a random seed by default.
+
+        `docs/testing-network.md` has their names; all that fit the cluster by default. Leaders of `topics` are moved,
+        and preferred as targets. Prints the line that repeats the run. The cluster is healed at the end.
+        """
+        wanted = {"seed": seed, "seconds": seconds, "faults": list(faults), "topics": list(topics)}
+        described = self._request("POST", "/chaos", wanted)
+        print(f"chaos: {described['replay']}")
+        path = f"/chaos/{described['id']}"
+        return ChaosHandle(lambda method, body: self._request(method, path, body), described)
+
+    def end_faults(self) -> list[str]:
+        """End all faults and all chaos. Returns the ids of those that were in force."""
+        return list(self._request("DELETE", "/faults")["ended"])
 
     def _begin(self, path: str, words: Mapping[str, Any], *, holds: bool = False) -> FaultHandle:
         described = self._request("POST", path, words)

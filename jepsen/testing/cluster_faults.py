@@ -143,6 +143,13 @@ class ClusterFaults:
             fault.still_on |= self._paused()
             await self._command(fault, "end_fault")
 
+    async def end_all(self) -> list[str]:
+        """End all faults. Returns the ids of those that were in force."""
+        ended = [fault for fault in self._faults.values() if not fault.is_ended]
+        for fault in ended:
+            await self.end(fault)
+        return [fault.id for fault in ended]
+
     async def catch_up(self, node: HostedNode) -> None:
         """Retire or end the faults on a node that was paused meanwhile."""
         for fault in list(self._faults.values()):

@@ -12,10 +12,11 @@
     POST   /clusters/NAME/deletions         {"topics": [], "groups": []}
     POST   /clusters/NAME/actions           {"action": "kill", "leader_of": ["orders", 0], "delay": 0.5}
     POST   /clusters/NAME/waits             {"in_sync": "orders", "timeout": 30}; `jepsen.testing.barriers`
+    DELETE /clusters/NAME/faults            ends all faults and all chaos
     GET    /clusters/NAME/events            what nodes reported and what was done to them, in order
 
 `jepsen.testing.fault_routes` has the resources for faults of the protocol, `jepsen.testing.link_routes` that for the
-network, `jepsen.testing.machine_routes` those for disks and clocks.
+network, `jepsen.testing.machine_routes` those for disks and clocks, `jepsen.testing.chaos_routes` those for chaos.
 A cluster that is created with `"shared_as": "name"` is made once, and lasts as long as the server.
 """
 
@@ -32,6 +33,7 @@ from broker.cli.start_arguments import LOG_LEVELS
 from broker.client import Admin
 from jepsen.testing.actions import Action
 from jepsen.testing.barriers import wait
+from jepsen.testing.chaos_routes import begin_chaos, end_all, serve_chaos
 from jepsen.testing.cluster_view import ClusterView
 from jepsen.testing.control_server import Request
 from jepsen.testing.errors import BadRequest, ControlRefused, NotThere, failures_refused
@@ -45,6 +47,7 @@ from jepsen.testing.words import Words
 _WAIT_S: Final = 30.0
 _SEED_BITS: Final = 32
 _PATH: Final = re.compile(r"/clusters/([\w-]+)(?:/(\w+))?")
+_CHAOS_PATH: Final = re.compile(r"/clusters/([\w-]+)/chaos/([\w-]+)")
 _FAULT_PATH: Final = re.compile(r"/clusters/([\w-]+)/faults/([\w-]+)")
 _RECORDS_PATH: Final = re.compile(r"/clusters/([\w-]+)/topics/([\w.-]+)/records", re.ASCII)
 
@@ -93,6 +96,8 @@ class ControlRoutes:
             return await _serve_records(self._clusters.find(found[1]), found[2], request)
         if (found := _FAULT_PATH.fullmatch(request.path)) is not None:
             return await serve_fault(self._clusters.find(found[1]), found[2], request)
+        if (found := _CHAOS_PATH.fullmatch(request.path)) is not None:
+            return await serve_chaos(self._clusters.find(found[1]), found[2], request)
         if (found := _PATH.fullmatch(request.path)) is None:
             raise NotThere(f"no resource {request.path}")
         if (request.method, found[2]) == ("DELETE", None):
@@ -211,6 +216,8 @@ _ANSWERS: Final[Mapping[tuple[str, str | None], Callable[[HostedCluster, Words],
     ("POST", "changes"): change,
     ("POST", "faults"): begin_fault,
     ("POST", "requests"): list_requests,
+    ("DELETE", "faults"): end_all,
+    ("POST", "chaos"): begin_chaos,
     ("POST", "links"): begin_link,
     ("POST", "disks"): begin_disk_fault,
     ("POST", "clocks"): begin_clock_fault,

@@ -79,6 +79,8 @@ class HostedCluster:
         self._zygote = zygote
         self.nursery = nursery
         self.faults = ClusterFaults(self)
+        # The runs of chaos by their ids, as `jepsen.testing.chaos_routes` begins them.
+        self.chaos: dict[str, Any] = {}
         self._began = time.monotonic()
         self._admin: Admin | None = None
         self._opening = trio.Lock()

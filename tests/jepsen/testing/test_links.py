@@ -50,8 +50,9 @@ def isr(cluster: Cluster, topic: str) -> list[int]:
 
 
 def test_documented_example_prints_its_output(cluster: Cluster) -> None:
-    _, code, shown = examples(DOCUMENT)[0]
-    assert run_example(code, DOCUMENT, {"cluster": cluster}) == shown
+    for _, code, shown in examples(DOCUMENT):
+        printed = run_example(code, DOCUMENT, {"cluster": cluster})
+        assert printed.endswith("1 order\n") if shown is None else printed == shown
 
 
 def test_latency_is_that_of_both_directions_and_ends(cluster: Cluster) -> None:

@@ -88,16 +88,19 @@ class TestPerModule:
     def test_first(self, kafka_cluster):
         note(kafka_cluster)
         kafka_cluster.produce("shared", ["one"])
+        kafka_cluster.link(client_id="*", cut=True)
 
     def test_second(self, kafka_cluster, kafka):
         Path(f"servers-{os.getpid()}").write_text(kafka.bootstrap_servers)
         assert len(kafka_cluster.records("shared")) == 1
+        assert kafka_cluster.end_faults() == []
 
 
 @pytest.mark.kafka(nodes=3, seed=7)
 def test_fails_after_a_kill(kafka_cluster):
     note(kafka_cluster)
     topic = kafka_cluster.topic("payments", replicas=3)
+    kafka_cluster.chaos(seed=9, seconds=2, faults=["slow"]).wait()
     kafka_cluster.kill(leader_of=(topic, 0))
     kafka_cluster.wait_for(leader=(topic, 0))
     assert kafka_cluster.records(topic), "there are no payments"
@@ -164,6 +167,9 @@ def test_fixtures_serve_tests_of_two_processes_and_leave_nothing(tmp_path: Path)
     kill = report.index("TEST    node_kill target=")
     assert 'cause="leader of payments-' in report[kill:].partition("\n")[0]
     assert "partition_changed" in report[kill:]
+    replayed = "cluster.chaos(seed=9, seconds=2, faults=['slow'])"
+    assert f"chaos: {replayed}\n" in done.stdout
+    assert replayed in done.stdout.partition(": chaos ---")[2]
     wait_until_gone(tmp_path / "used")
 
 
