@@ -5,7 +5,7 @@
 
 `time` is in nanoseconds since the run began. `id` counts the operations of its process, so the lines of several files
 can be read as one history, in any order. `value` is first the argument, then the result or the reason why there is
-none. An incarnation of 0 is left out (see `jepsen.history.Operation`).
+none. Fields that have their defaults, and an incarnation of 0, may be left out (see `jepsen.history.Operation`).
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from jepsen import values
+from jepsen import recorded_values, values
 from jepsen.collection import no_collection
 from jepsen.history import History, Operation, Outcome
 
@@ -32,6 +32,10 @@ VALUES: Final[dict[str, type[Any]]] = {
     "revoke": values.Ownership,
     "lose": values.Ownership,
     "poll-group": values.GroupPoll,
+    "seek": recorded_values.Seek,
+    "process": recorded_values.Processing,
+    "scan": recorded_values.Scan,
+    "unrecorded": recorded_values.Unrecorded,
     "commit": values.Commit,
     "fetch-committed": values.CommittedRead,
     "transact": values.Transaction,
@@ -42,6 +46,10 @@ VALUES: Final[dict[str, type[Any]]] = {
     "heal": values.Healing,
 }
 RESULTS: Final[dict[str, type[Any]]] = {"read-replica": values.ReplicaLog}
+# The fields of an event with their types. `value` is checked by its function.
+_EVENT: Final = {"time": int, "process": str, "id": int, "type": str, "f": str}
+_TIME_MAX: Final = 2**63
+_TYPES: Final = frozenset({"invoke", *(each.value for each in Outcome)})
 
 
 class Lines(Protocol):
@@ -70,9 +78,14 @@ def read_history(lines: Iterable[bytes]) -> History:
 
     An incomplete last line is skipped: its process was killed while it wrote.
     """
+    return read_histories([lines])
+
+
+def read_histories(files: Iterable[Iterable[bytes]]) -> History:
+    """Read one history from the lines of several files, as `read_history` does. Raises BadJournal."""
     history = History(lambda: 0.0)
     with no_collection():
-        history.operations = operations_of(_parsed(lines))
+        history.operations = operations_of(event for lines in files for event in parsed_lines(lines))
     return history
 
 
@@ -138,17 +151,23 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _parsed(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
+def parsed_lines(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
+    """The events in the lines of one file. Raises BadJournal; an incomplete last line is skipped."""
     for number, line in enumerate(lines, 1):
         try:
             event = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if not line.endswith(b"\n"):
                 continue
             raise BadJournal(f"line {number}: {error}") from error
-        if not isinstance(event, dict) or not event.keys() >= {"time", "process", "id", "type", "f", "value"}:
+        if not isinstance(event, dict) or not _is_event(event):
             raise BadJournal(f"line {number} is not an operation: {str(event)[:100]}")
         yield event
+
+
+def _is_event(event: dict[str, Any]) -> bool:
+    is_typed = all(type(event.get(name)) is kind for name, kind in _EVENT.items())
+    return is_typed and event["type"] in _TYPES and "value" in event and abs(event["time"]) <= _TIME_MAX
 
 
 def value_of(function: str, content: Any) -> Any:
@@ -181,12 +200,24 @@ def _complete(operation: Operation, event: Mapping[str, Any]) -> None:
     operation.completed_at = seconds_of(event["time"])
     operation.incarnation = event.get("life", 0)
     operation.result = result_of(operation.function, operation.outcome, event["value"])
+    place(operation)
+
+
+def place(operation: Operation) -> None:
+    """Move the partition of a send from its result to its value, where the partition was not known before."""
+    result = operation.result
+    if operation.function == "send" and operation.outcome is Outcome.OK and type(result) is tuple and len(result) == 2:
+        partition, operation.result = result
+        operation.value = attrs.evolve(operation.value, partition=partition)
 
 
 def _made(cls: type[Any] | None, content: Any) -> Any:
     if cls is None:
         return _tuples(content)
-    return cls(**{name: _tuples(each) if type(each) is list else each for name, each in content.items()})
+    try:
+        return cls(**{name: _tuples(each) if type(each) is list else each for name, each in content.items()})
+    except (AttributeError, TypeError) as error:
+        raise BadJournal(f"{str(content)[:100]} is no {cls.__name__}: {error}") from error
 
 
 def _tuples(content: Any) -> Any:

@@ -1,4 +1,5 @@
-"""The pytest plugin: the fixtures `kafka` and `kafka_cluster`, the marker `kafka`, and a timeline of each failed test.
+"""The pytest plugin: the fixtures `kafka`, `kafka_cluster` and `kafka_history`, the marker `kafka`, and a timeline of
+each failed test.
 
 A session that uses no fixture of it imports this module alone. All processes of pytest-xdist share one test
 server: the first that needs it starts it, and it ends with the last.
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from jepsen.testing.cluster import Cluster
     from jepsen.testing.fixture_clusters import FixtureClusters, Kafka
+    from jepsen.testing.histories.fixture import KafkaHistory
     from jepsen.testing.server_lease import ServerLease
 
 _MARKER: Final = "kafka"
@@ -23,6 +25,7 @@ _CHAOS_BEGAN: Final = "chaos_began"
 _PER: Final = ("test", "module", "session")
 _OPTIONS: Final = ("nodes", "security", "config", "seed", "per")
 _USED: "Final[pytest.StashKey[dict[str, tuple[Cluster, float]]]]" = pytest.StashKey()
+_HISTORY: "Final[pytest.StashKey[KafkaHistory]]" = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -135,6 +138,18 @@ def kafka_cluster(
         cluster.end_faults()
 
 
+@pytest.fixture
+def kafka_history(request: pytest.FixtureRequest, tmp_path: "Path") -> "Iterator[KafkaHistory]":
+    """A history of what the test's clients do and are told, on the cluster that the test uses."""
+    from jepsen.testing.histories.fixture import KafkaHistory
+
+    used = "kafka_cluster" if "kafka_cluster" in request.fixturenames else "kafka"
+    history = KafkaHistory(tmp_path / "kafka-history", request.getfixturevalue(used))
+    request.node.stash[_HISTORY] = history
+    yield history
+    history.close()
+
+
 def _note_use(request: pytest.FixtureRequest, cluster: "Cluster") -> None:
     """Remember for a report which cluster a test uses, and since when."""
     used = request.node.stash.setdefault(_USED, {})
@@ -159,6 +174,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
                 report.sections.append((title, "\n".join(timeline(events, since_s))))
                 if replays := _replays(events, since_s):
                     report.sections.append((f"Kafka cluster {cluster.name}: chaos", replays))
+    history = item.stash.get(_HISTORY, None)
+    if report.failed and history is not None and (lines := history.timeline()):
+        report.sections.append(("Kafka history: the findings with their operations", "\n".join(lines)))
     return report
 
 

@@ -1,7 +1,7 @@
 """The files of a run in its directory, for people and for the report. Times are nanoseconds since the run began.
 
 run.json        the plan: workload, nemesis, nodes, seed, ...
-history.jsonl   the operations of clients (`jepsen.journal`)
+history.jsonl   the operations of clients (`jepsen.journal`); recorders write history-<process>.jsonl
 faults.jsonl    the faults, each with its interval (`Fault`)
 nodes.jsonl     the intervals in which each node's processes ran (`Uptime`)
 members.jsonl   the same for the members of groups, by their places in the groups
@@ -12,6 +12,7 @@ report.html     the report
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,10 +20,11 @@ import attrs
 
 from jepsen.checkers import Anomaly, Promise, Verdict
 from jepsen.history import History
-from jepsen.journal import events_of, operations_of, read_history
+from jepsen.journal import events_of, operations_of, read_histories
 
 RUN: Final = "run.json"
 HISTORY: Final = "history.jsonl"
+RECORDED: Final = "history-*.jsonl"
 FAULTS: Final = "faults.jsonl"
 NODES: Final = "nodes.jsonl"
 MEMBERS: Final = "members.jsonl"
@@ -104,8 +106,11 @@ class Store:
         return RunPlan(**content | {name: tuple(content[name]) for name in ("nemesis", "nodes")})
 
     def history(self) -> History:
-        with (self.directory / HISTORY).open("rb") as file:
-            return read_history(file)
+        """The history, without operations whose processes were killed while they wrote them."""
+        recorded = sorted(self.directory.glob(RECORDED))
+        with ExitStack() as stack:
+            files = [stack.enter_context(path.open("rb")) for path in recorded or [self.directory / HISTORY]]
+            return read_histories(files)
 
     def faults(self) -> list[Fault]:
         return [Fault(**each | {"targets": tuple(each["targets"])}) for each in self._timed_lines(FAULTS)]
@@ -153,6 +158,7 @@ def _verdict_content(verdict: Verdict) -> dict[str, Any]:
                 "name": each.name,
                 "meaning": each.meaning,
                 "broken": each.broken,
+                "doubts": each.doubts,
                 "anomalies": [
                     {"what": anomaly.what, "proof": [event for one in anomaly.proof for event in events_of(one)]}
                     for anomaly in each.anomalies
@@ -172,5 +178,6 @@ def _verdict(content: Mapping[str, Any]) -> Verdict:
             Anomaly(each["name"], anomaly["what"], tuple(operations_of(anomaly["proof"])))
             for anomaly in each["anomalies"]
         ]
-        promises.append(Promise(each["name"], each["meaning"], each["broken"], tuple(anomalies)))
+        doubts = tuple(each.get("doubts", ()))
+        promises.append(Promise(each["name"], each["meaning"], each["broken"], tuple(anomalies), doubts))
     return Verdict(tuple(promises), content["counts"], content["notes"])

@@ -58,6 +58,10 @@ class Sending:
     `session` and `sequence` define the producer's order: within a session, later records have higher sequences, and
     values are "<session>/<anything>/<sequence>". An empty session promises no order. With `goes_on`, the producer
     continues its session after the partition has lost records of the session (KIP-360).
+
+    An application's recorder gives other values (`jepsen.testing.histories`). It does not know the partition before the
+    answer: `partition` is -1 then, and the result in the file is (partition, offset). A send of a `transaction` is
+    acknowledged by the commit.
     """
 
     topic: str
@@ -66,6 +70,7 @@ class Sending:
     sequence: int
     values: tuple[str, ...]
     goes_on: bool = False
+    transaction: str = ""
 
 
 @attrs.frozen

@@ -1,7 +1,7 @@
 """Promises that records are stored exactly once and in the order of sending."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 
 from jepsen.checkers.checker import Anomaly
@@ -99,20 +99,22 @@ class AcknowledgedOffsetsGrow:
             if operation.result is not None:
                 sends[partition, operation.incarnation].append(operation)
         for (partition, _), operations in sends.items():
-            for earlier, later in _backwards(operations):
+            for earlier, later in backwards(operations, attrgetter("result")):
                 what = f"{name_of(partition)} gave offset {later.result} after {earlier.result} had been acknowledged"
                 yield Anomaly(type(self).__name__, what, (earlier, later))
 
 
-def _backwards(operations: list[Operation]) -> Iterator[tuple[Operation, Operation]]:
-    """Pairs of a send and an earlier acknowledged one with a higher offset."""
+def backwards(
+    operations: list[Operation], offset_of: Callable[[Operation], int]
+) -> Iterator[tuple[Operation, Operation]]:
+    """Pairs of an acknowledged operation with a higher offset, and one that began after it was acknowledged."""
     completed = iter(sorted(operations, key=attrgetter("completed_at")))
     following = next(completed, None)
     highest: Operation | None = None
     for operation in sorted(operations, key=attrgetter("invoked_at")):
         while following is not None and attrgetter("completed_at")(following) < operation.invoked_at:
-            if highest is None or following.result > highest.result:
+            if highest is None or offset_of(following) > offset_of(highest):
                 highest = following
             following = next(completed, None)
-        if highest is not None and operation.result < highest.result:
+        if highest is not None and offset_of(operation) < offset_of(highest):
             yield highest, operation

@@ -118,6 +118,8 @@ def _first_offset(operation: Operation) -> int:
     match operation.function:
         case "poll":
             return int(operation.value.offset)
+        case "scan":
+            return int(operation.value.start)
         case "poll-group" | "poll-transaction":
             return int(operation.result[0][0])  # `groups` and `transaction_polls` check where a client continues
         case _:

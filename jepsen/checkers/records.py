@@ -77,7 +77,7 @@ def durable_sends(
 
 def reads(history: History) -> Iterator[tuple[TopicPartition, Operation]]:
     """The reads that returned records, including final reads."""
-    for operation in history.of("poll", "poll-group", "poll-transaction", "final-read", outcome=Outcome.OK):
+    for operation in history.of("poll", "poll-group", "poll-transaction", "scan", "final-read", outcome=Outcome.OK):
         value = operation.value
         yield value if operation.function == "final-read" else (value.topic, value.partition), operation
 

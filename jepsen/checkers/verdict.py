@@ -17,12 +17,16 @@ ANOMALIES_MAX: Final = 50
 
 @attrs.frozen
 class Promise:
-    """`name` and `meaning` are those of the checker. `broken` counts all anomalies, of which only some are kept."""
+    """`name` and `meaning` are those of the checker. `broken` counts all anomalies, of which only some are kept.
+
+    `doubts` are sentences about what the history cannot decide. With a doubt, the promise is not known to be kept.
+    """
 
     name: str
     meaning: str
     broken: int
     anomalies: tuple[Anomaly, ...]
+    doubts: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -36,6 +40,11 @@ class Verdict:
     @property
     def is_valid(self) -> bool:
         return all(each.broken == 0 for each in self.promises)
+
+    @property
+    def is_decided(self) -> bool:
+        """True if each promise is known to be kept, or broken."""
+        return all(each.broken or not each.doubts for each in self.promises)
 
     def anomalies(self) -> Iterable[Anomaly]:
         return (anomaly for promise in self.promises for anomaly in promise.anomalies)
@@ -52,7 +61,12 @@ def promise_text(checker: Checker) -> str:
     return " ".join((inspect.getdoc(checker) or "").split("\n\n")[0].split())
 
 
+def checker_name(checker: Checker) -> str:
+    """The name of a checker's promise: that of its class, or `name` of a checker with arguments."""
+    return str(getattr(checker, "name", type(checker).__name__))
+
+
 def _check(history: History, checker: Checker) -> Promise:
     anomalies = checker.check(history)
     kept = tuple(islice(anomalies, ANOMALIES_MAX))
-    return Promise(type(checker).__name__, promise_text(checker), len(kept) + sum(1 for _ in anomalies), kept)
+    return Promise(checker_name(checker), promise_text(checker), len(kept) + sum(1 for _ in anomalies), kept)

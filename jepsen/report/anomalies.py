@@ -31,7 +31,8 @@ def promises(found: Findings) -> Markup:
             "li",
             element("b", readable(each.name)),
             element("span", each.meaning),
-            class_="broken" if each.broken else "kept",
+            [element("span", f"Unknown: {doubt}") for doubt in each.doubts[:_SHOWN_MAX]] if not each.broken else None,
+            class_="broken" if each.broken else "unknown" if each.doubts else "kept",
         )
         for each in found.verdict.promises
     ]

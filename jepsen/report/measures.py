@@ -116,7 +116,10 @@ def key_of(operation: Operation) -> Key:
     value = operation.value
     if operation.function == "commit":
         return f"group {value.group}"
-    return f"{value.topic}-{value.partition}" if operation.function == "send" else "metadata"
+    if operation.function != "send":
+        return "metadata"
+    # The partition of an application's send is known by its acknowledgement only.
+    return value.topic if value.partition < 0 else f"{value.topic}-{value.partition}"
 
 
 def weight(operation: Operation) -> int:

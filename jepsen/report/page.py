@@ -14,6 +14,7 @@ from jepsen.report.measures import is_work, outcomes_by_function, percentile, we
 from jepsen.report.outages import fault_table, outage_chart
 from jepsen.report.scales import duration
 from jepsen.report.timeline import legend, timeline
+from jepsen.store import RunPlan
 
 _GROUP_HEADS: Final = (
     "lives",
@@ -68,7 +69,8 @@ def _header(found: Findings) -> Markup:
         aria_hidden="true",
     )
     plan = found.plan
-    kicker = f"{plan.workload} · {_nemesis(found)} · {len(plan.nodes)} nodes"
+    parts = [plan.workload, _nemesis(found), *([f"{len(plan.nodes)} nodes"] if plan.nodes else [])]
+    kicker = " · ".join(parts)
     words = element(
         "div",
         element("p", kicker, class_="kicker"),
@@ -86,6 +88,8 @@ def _nemesis(found: Findings) -> str:
 def _state(found: Findings) -> str:
     if found.verdict is None:
         return "unjudged"
+    if found.verdict.is_valid and not found.verdict.is_decided:
+        return "unjudged"
     return "kept" if found.verdict.is_valid else "broken"
 
 
@@ -93,6 +97,8 @@ def _headline(found: Findings) -> str:
     if found.verdict is None:
         return "Not judged"
     count = sum(promise.broken for promise in found.verdict.promises)
+    if count == 0 and not found.verdict.is_decided:
+        return "Not decided"
     return "No anomaly" if count == 0 else f"{count:,} anomal{'y' if count == 1 else 'ies'}"
 
 
@@ -103,6 +109,9 @@ def _lede(found: Findings) -> str:
         return f"{did} The history was not checked."
     broken = sum(1 for promise in found.verdict.promises if promise.broken)
     total = len(found.verdict.promises)
+    unknown = sum(1 for promise in found.verdict.promises if promise.doubts and not promise.broken)
+    if broken == 0 and unknown:
+        return f"{did} The history does not decide {unknown} of {total} promises."
     if broken == 0:
         return f"{did} All {total} promises were kept."
     return f"{did} Of {total} promises, {broken} {'was' if broken == 1 else 'were'} broken."
@@ -192,9 +201,7 @@ def _about(found: Findings) -> Markup:
     facts = {
         "began": plan.started_at.replace("T", " ")[:19],
         "troubled for": duration(plan.seconds),
-        "nodes": ", ".join(plan.nodes),
-        "rate": "as fast as possible" if plan.rate is None else f"{plan.rate:g} per second",
-        "seed": str(plan.seed),
+        **(_facts_of_run(plan) if plan.nodes else {}),
         **plan.parameters,
         **({} if found.verdict is None else found.verdict.notes),
     }
@@ -202,6 +209,15 @@ def _about(found: Findings) -> Markup:
     return element(
         "section", element("h2", "What was run"), element("dl", rows, class_="facts"), element("pre", plan.command)
     )
+
+
+def _facts_of_run(plan: RunPlan) -> dict[str, str]:
+    """The settings of a run that has nodes; an application's history has none."""
+    return {
+        "nodes": ", ".join(plan.nodes),
+        "rate": "as fast as possible" if plan.rate is None else f"{plan.rate:g} per second",
+        "seed": str(plan.seed),
+    }
 
 
 def _files(found: Findings) -> Markup:

@@ -87,6 +87,8 @@ def _packed(faults: Sequence[Fault], end: float) -> list[int]:
 
 
 def _nodes(page: Sheet, found: Findings) -> None:
+    if not found.plan.nodes:
+        return
     page.title("nodes")
     for node in found.plan.nodes:
         page.label(node, page.y + 14)

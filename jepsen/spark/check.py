@@ -15,14 +15,14 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from jepsen.checkers import Anomaly, Checker, Promise, Verdict
-from jepsen.checkers.verdict import ANOMALIES_MAX, promise_text
+from jepsen.checkers.verdict import ANOMALIES_MAX, checker_name, promise_text
 from jepsen.history import Operation
 from jepsen.journal import BadJournal, operations_of
 from jepsen.spark.arrow import limited_batches, map_batches
 from jepsen.spark.events import read_events
 from jepsen.spark.judging import FINDINGS, judging
 from jepsen.spark.packing import CONTEXT, COUNT, EVENTS, ROWS, Packing
-from jepsen.spark.projections import Projection
+from jepsen.spark.projections import Projection, stronger_context
 from jepsen.spark.promises import by_projection
 from jepsen.spark.reading import UNBEGUN, completing, context_name, reading
 
@@ -66,7 +66,9 @@ def _summaries(rows: DataFrame) -> tuple[Mapping[str, int], Mapping[str, bytes]]
         if row.kind == COUNT:
             counts[row.key] += packing.unpack(row.content)
         else:
-            contexts[row.key].update((context_name(each), each) for each in packing.unpack_operations(row.content))
+            for each in packing.unpack_operations(row.content):
+                name = context_name(each)
+                contexts[row.key][name] = stronger_context(contexts[row.key].get(name), each)
     if counts[UNBEGUN]:
         raise BadJournal(f"{counts[UNBEGUN]} operations are completed that were never begun")
     packed = {name: packing.pack_operations(facts.values()) for name, facts in contexts.items()}
@@ -94,6 +96,6 @@ def _anomaly(promise: str, content: Mapping[str, Any]) -> Anomaly:
 
 
 def _promise(checker: Checker, findings: Findings) -> Promise:
-    name = type(checker).__name__
+    name = checker_name(checker)
     broken, kept = findings.get(name, (0, []))
     return Promise(name, promise_text(checker), broken, tuple(kept))

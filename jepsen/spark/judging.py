@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from jepsen.checkers import Anomaly, Checker
-from jepsen.checkers.verdict import ANOMALIES_MAX
+from jepsen.checkers.verdict import ANOMALIES_MAX, checker_name
 from jepsen.collection import no_collection
 from jepsen.history import History, Operation
 from jepsen.journal import events_of
@@ -52,7 +52,7 @@ def _anomalies(parts: list[Operation], checkers: Iterable[Checker]) -> Iterator[
     # The same order as `operations_of` gives a whole history.
     history.operations = sorted(parts, key=attrgetter("invoked_at", "client", "serial"))
     for checker in checkers:
-        yield from ((type(checker).__name__, anomaly) for anomaly in checker.check(history))
+        yield from ((checker_name(checker), anomaly) for anomaly in checker.check(history))
 
 
 def _first_anomalies(found: Iterable[tuple[str, Anomaly]], broken: Counter[str]) -> Iterator[dict[str, str | int]]:

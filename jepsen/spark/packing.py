@@ -28,7 +28,9 @@ PackedRow: TypeAlias = tuple[str, str, bytes]
 
 _SCHEMA: Final = pa.schema([("kind", pa.string()), ("key", pa.string()), ("content", pa.binary())])
 _FIELDS: Final[Mapping[str, Callable[[Any], tuple[Any, ...]]]] = {
-    function: attrgetter(*(field.name for field in attrs.fields(cls))) for function, cls in VALUES.items()
+    # `attrgetter` of several names returns a tuple, that of one name does not.
+    function: attrgetter(*names) if len(names) > 1 else attrs.astuple
+    for function, names in ((each, [field.name for field in attrs.fields(cls)]) for each, cls in VALUES.items())
 }
 _OUTCOMES: Final = {each.value: each for each in Outcome}
 # The fastest level. The result is half the size of LZ4's.

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jepsen.history import Operation, Outcome
-from jepsen.journal import BadJournal, result_of, seconds_of, value_of
+from jepsen.journal import BadJournal, place, result_of, seconds_of, value_of
 from jepsen.spark.events import COLUMNS
 
 # The number of events to match at a time, and the limit of their bytes, which bounds a worker's memory.
@@ -62,7 +62,7 @@ def operations_of(begun: pa.Table, completed: pa.Table) -> list[Operation]:
     """Build operations from two tables, which have an operation's two events in the same row."""
     functions, outcomes = _list(begun, "f"), [Outcome(each) for each in _list(completed, "type")]
     contents, results = _json(begun), _json(completed)
-    return [
+    operations = [
         Operation(
             client,
             function,
@@ -87,6 +87,9 @@ def operations_of(begun: pa.Table, completed: pa.Table) -> list[Operation]:
             strict=True,
         )
     ]
+    for operation in operations:
+        place(operation)
+    return operations
 
 
 def unfinished_of(begun: pa.Table) -> list[Operation]:

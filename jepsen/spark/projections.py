@@ -9,20 +9,31 @@ from zlib import crc32
 
 import attrs
 
+from jepsen.checkers.applications.views import CommitEvidence, scan_rank
 from jepsen.history import Operation, Outcome
-from jepsen.values import Ownership, source_of, transaction_of
+from jepsen.values import Commit, Ownership, source_of, transaction_of
 
 # A key as text, and the part of the operation that belongs to it.
 Projected: TypeAlias = tuple[str, Operation]
 Projector: TypeAlias = Callable[[Operation], Iterable[Projected]]
 
-# The context of all transactions. No topic has this name.
+# The contexts of all transactions, and of all copies. No topic has these names.
 _TRANSACTIONS: Final = ""
+_COPIES: Final = "/copies"
 # The functions whose operations have contexts.
-CONTEXTUAL: Final = ("create-topic", "assign", "final-read", "final-offsets")
+CONTEXTUAL: Final = (
+    "create-topic",
+    "assign",
+    "process",
+    "commit",
+    "fetch-committed",
+    "scan",
+    "final-read",
+    "final-offsets",
+)
 # The number of keys that values are hashed to. The values of one key have to fit a worker's memory.
 _VALUE_KEYS: Final = 1_024
-_READS: Final = ("poll", "poll-group", "poll-transaction", "final-read")
+_READS: Final = ("poll", "poll-group", "poll-transaction", "scan", "final-read")
 
 
 class Projection(Enum):
@@ -36,6 +47,8 @@ class Projection(Enum):
     TRANSACTION_ORDER = "transaction order"
     # A value and the outputs of consume-transform-produce transactions that consumed it.
     SOURCE = "source"
+    # The name of a record in the input and in the output of an application.
+    COPY = "copy"
     GROUP = "group"
     NAME = "name"
     REGISTER = "register"
@@ -57,7 +70,9 @@ def contexts_of(operation: Operation) -> Iterator[tuple[str, Operation]]:
     The context of a topic tells whether the topic is flushed, and which groups consume it. A group that owns one
     partition of a topic has to read all others too. This is expressed by an assignment without an outcome, which
     assigns nothing. The context of all transactions has the final offsets of groups, and tells which partitions were
-    finally read. This is expressed by a final read without records.
+    finally read. This is expressed by a final read without records. The context of an application's topic also tells
+    which groups record what they process, and that of all copies which offsets were committed, and how far topics were
+    read.
     """
     if operation.function == "create-topic":
         yield operation.value.name, operation
@@ -65,10 +80,39 @@ def contexts_of(operation: Operation) -> Iterator[tuple[str, Operation]]:
         for topic in dict.fromkeys(topic for topic, _ in operation.value.partitions):
             told = Ownership(operation.value.group, "", -1, ((topic, -1),))
             yield topic, Operation("", "assign", told, operation.invoked_at)
+    elif operation.function == "process":
+        work = operation.value
+        mark = attrs.evolve(work, partition=-1, offset=-1)
+        yield work.topic, Operation("", "process", mark, 0.0)
+    elif operation.function in ("commit", "fetch-committed", "scan") and operation.outcome is Outcome.OK:
+        yield from ((_COPIES, context) for context in _contexts_of_copies(operation))
     elif operation.function == "final-read" and operation.outcome is Outcome.OK:
         yield _TRANSACTIONS, attrs.evolve(operation, client="", result=())
     elif operation.function == "final-offsets":
         yield _TRANSACTIONS, operation
+
+
+def _contexts_of_copies(operation: Operation) -> Iterator[Operation]:
+    """The parts of an operation by partition, without records and members."""
+    if operation.function == "scan":
+        yield attrs.evolve(operation, client="", serial=0, result=())
+        return
+    offsets = operation.value.offsets if operation.function == "commit" else operation.result
+    for place in offsets:
+        value = Commit(operation.value.group, "", -1, (place,))
+        yield attrs.evolve(operation, client="", serial=0, function="commit", value=value, result=None)
+
+
+def stronger_context(first: Operation | None, second: Operation) -> Operation:
+    """Return the fact that says more, of two with the same name: the higher offset, or the later part of a read."""
+    if first is None:
+        return second
+    if first.function == "scan":
+        return second if scan_rank(second) > scan_rank(first) else first
+    if first.function == "commit":
+        evidence = [CommitEvidence(each.value.offsets[0][2], each) for each in (first, second)]
+        return second if evidence[1].before(evidence[0]) else first
+    return first
 
 
 def context_of_key(projection: Projection, key: str) -> str | None:
@@ -78,6 +122,8 @@ def context_of_key(projection: Projection, key: str) -> str | None:
             return key.partition("/")[2]
         case Projection.TRANSACTION | Projection.SOURCE:
             return _TRANSACTIONS
+        case Projection.COPY:
+            return _COPIES
         case _:
             return None
 
@@ -133,7 +179,15 @@ def _by_place(items: Iterable[tuple[Any, ...]]) -> Mapping[str, tuple[tuple[Any,
 
 
 def _sent_values(operation: Operation) -> Iterable[Projected]:
-    keys = [_value_key(value) for value in operation.value.values]
+    return _sent_by(_value_key, operation)
+
+
+def _sent_names(operation: Operation) -> Iterable[Projected]:
+    return _sent_by(_hashed, operation)
+
+
+def _sent_by(key_of: Callable[[str], str], operation: Operation) -> Iterable[Projected]:
+    keys = [key_of(value) for value in operation.value.values]
     return ((keys[0], operation),) if len(set(keys)) == 1 else zip(keys, _single_sends(operation), strict=True)
 
 
@@ -211,12 +265,14 @@ _PROJECTORS: Final[Mapping[Projection, Mapping[str, Projector]]] = MappingProxyT
             "poll-group": _polled_of_partition,
             "poll-transaction": _polled_of_partition,
             "read-replica": _whole_of_partition,
+            **dict.fromkeys(("scan", "process", "seek"), _whole_of_partition),
             **dict.fromkeys(("final-read", "see-epochs", "list-end", "find-time", "see-stable"), _named_partition),
             **dict.fromkeys(("assign", "revoke", "lose"), _owned_partitions),
             "commit": _commits,
             "fetch-committed": _committed_reads,
         },
         Projection.VALUE: {"send": _sent_values, **dict.fromkeys(_READS, _split_by(_value_key))},
+        Projection.COPY: {"send": _sent_names, **dict.fromkeys(_READS, _split_by(_hashed))},
         Projection.TRANSACTION: {
             **dict.fromkeys(("transact", "end-transaction"), _of_transaction),
             **dict.fromkeys(_READS, _split_by(_transaction_key)),
@@ -228,6 +284,8 @@ _PROJECTORS: Final[Mapping[Projection, Mapping[str, Projector]]] = MappingProxyT
         Projection.GROUP: dict.fromkeys(("assign", "commit"), _of_group),
         Projection.NAME: dict.fromkeys(("share-topic", "grow-topic", "drop-topic", "see-topic"), _of_name),
         Projection.REGISTER: dict.fromkeys(("read", "write", "cas"), _of_register),
-        Projection.WHOLE: dict.fromkeys(("heal", "run-node", "create-topic", "delete-topic", "list-topics"), _of_all),
+        Projection.WHOLE: dict.fromkeys(
+            ("heal", "run-node", "create-topic", "delete-topic", "list-topics", "unrecorded"), _of_all
+        ),
     }
 )

@@ -5,6 +5,24 @@ from types import MappingProxyType
 from typing import Final
 
 from jepsen.checkers import QUEUE_CHECKERS, REGISTER_CHECKERS, TOPIC_CHECKERS, Checker
+from jepsen.checkers.applications import (
+    AcknowledgedRecordsAreStored,
+    CommitsNeverGoBack,
+    EachNameOnce,
+    ExactlyOnce,
+    KeysAreInOrder,
+    MembersResumeAfterCommits,
+    NothingIsUnrecorded,
+    OutputIsDecided,
+    PartitionsAreReadToTheEnd,
+    ProcessingEnds,
+    ReadersNeverGoBack,
+    ReceivedRecordsAreProcessed,
+    RecordsAreProcessedOnce,
+    RecordsAreReached,
+    RecordsReachGroups,
+    SendsAreWrittenOnce,
+)
 from jepsen.checkers.bank import BalancesAddUp
 from jepsen.checkers.cycles import NoCyclesOfTransactions
 from jepsen.checkers.forwarded_topics import ForwardedChangesAreLinearizable
@@ -74,6 +92,25 @@ _PROJECTIONS: Final[Mapping[type[Checker], Projection]] = MappingProxyType(
     {
         AbortedPollsAreRepeated: Projection.PARTITION,
         AcknowledgedOffsetsGrow: Projection.PARTITION,
+        **dict.fromkeys(
+            (
+                AcknowledgedRecordsAreStored,
+                CommitsNeverGoBack,
+                KeysAreInOrder,
+                MembersResumeAfterCommits,
+                PartitionsAreReadToTheEnd,
+                ProcessingEnds,
+                ReadersNeverGoBack,
+                ReceivedRecordsAreProcessed,
+                RecordsAreProcessedOnce,
+                RecordsAreReached,
+                RecordsReachGroups,
+            ),
+            Projection.PARTITION,
+        ),
+        **dict.fromkeys((EachNameOnce, SendsAreWrittenOnce), Projection.VALUE),
+        **dict.fromkeys((ExactlyOnce, OutputIsDecided), Projection.COPY),
+        NothingIsUnrecorded: Projection.WHOLE,
         AcknowledgedRecordsAreRead: Projection.PARTITION,
         AcknowledgedRecordsStay: Projection.PARTITION,
         CommittedOffsetsNeverRegress: Projection.PARTITION,

@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 
 from jepsen.collection import no_collection
 from jepsen.history import Operation, Outcome
+from jepsen.shapes import check_shape
 from jepsen.spark.events import COLUMNS
-from jepsen.spark.packing import CONTEXT, COUNT, EVENTS, PackedRow, Packing, batch_of, rows_of
+from jepsen.spark.packing import CONTEXT, COUNT, EVENTS, Packing, batch_of, rows_of
 from jepsen.spark.pairing import Pairing, portions, unfinished_of
-from jepsen.spark.projections import CONTEXTUAL, Projection, contexts_of, projectors
+from jepsen.spark.projections import CONTEXTUAL, Projection, contexts_of, projectors, stronger_context
 
 MapBatches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -70,7 +71,7 @@ class _PartsWriter:
         self.counts: Counter[str] = Counter()
         self._projections = projections
         self._packing = Packing()
-        self._contexts: dict[tuple[str, str], PackedRow] = {}
+        self._contexts: dict[tuple[str, str], Operation] = {}
 
     def parts(self, operations: Iterable[Operation]) -> pa.RecordBatch:
         of_function: dict[str, list[Operation]] = defaultdict(list)
@@ -78,6 +79,8 @@ class _PartsWriter:
             of_function[operation.function].append(operation)
         parts: dict[tuple[str, str], list[Operation]] = defaultdict(list)
         for function, some in of_function.items():
+            for operation in some:
+                check_shape(operation)
             self._count(function, some)
             for projection, projector in projectors(function, self._projections):
                 kind = projection.value
@@ -104,16 +107,27 @@ class _PartsWriter:
     def summary(self) -> pa.RecordBatch:
         """The counts and contexts of all operations, as rows."""
         counts = ((COUNT, key, self._packing.pack(count)) for key, count in self.counts.items() if count)
-        return batch_of((*counts, *self._contexts.values()))
+        contexts = (
+            (CONTEXT, topic, self._packing.pack_operations([context])) for (topic, _), context in self._contexts.items()
+        )
+        return batch_of((*counts, *contexts))
 
     def _keep(self, topic: str, context: Operation) -> None:
-        name = context_name(context)
-        if (topic, name) not in self._contexts:
-            self._contexts[topic, name] = CONTEXT, topic, self._packing.pack_operations([context])
+        name = topic, context_name(context)
+        self._contexts[name] = stronger_context(self._contexts.get(name), context)
 
 
 def context_name(context: Operation) -> str:
     """A name that identifies a fact, so that the repeated assignments of a topic are kept once."""
-    if context.function == "assign":
-        return str(context.value.group)
+    value = context.value
+    match context.function:
+        case "assign":
+            return str(value.group)
+        case "process":
+            return f"process {value.group}"
+        case "commit":
+            topic, partition, _ = value.offsets[0]
+            return f"commit {value.group} {partition}/{topic}"
+        case "scan":
+            return f"scan {value.partition}/{value.topic}"
     return f"{context.function} {context.value} at {context.invoked_at}"

@@ -71,6 +71,14 @@ class Kafka:
         """See `Cluster.requests`."""
         return self._cluster.requests(**words)
 
+    def age(self) -> float:
+        """See `Cluster.age`."""
+        return self._cluster.age()
+
+    def events(self) -> list[dict[str, Any]]:
+        """See `Cluster.events`. They are those of all tests that use the node."""
+        return self._cluster.events()
+
     def wait_for(
         self,
         *,

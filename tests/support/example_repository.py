@@ -1,4 +1,4 @@
-"""The repository of docs/testing-examples.md. Its Python blocks begin with the name of their file.
+"""The repositories of documents such as docs/testing-examples.md. Python blocks begin with the name of their file.
 
 python -m tests.support.example_repository DIRECTORY
 """
@@ -11,12 +11,14 @@ from tests.support.document_examples import examples
 _DOCUMENT = "docs/testing-examples.md"
 
 
-def write_repository(directory: Path) -> None:
-    """Write the files of the repository."""
-    for _, code, _ in examples(_DOCUMENT):
-        path = directory / code.partition("\n")[0].removeprefix("# ")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(code)
+def write_repository(directory: Path, document: str = _DOCUMENT) -> None:
+    """Write the files of the repository. Blocks without a name are no files."""
+    for _, code, _ in examples(document):
+        first = code.partition("\n")[0]
+        if first.startswith("# ") and first.endswith(".py"):
+            path = directory / first.removeprefix("# ")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(code)
 
 
 if __name__ == "__main__":
