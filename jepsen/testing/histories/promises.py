@@ -54,7 +54,7 @@ class Promise(Enum):
 class ExactlyOnce:
     """The promise that each record of `source` has one record of the same identity in `target`.
 
-    `group` is the application's, by default the only one that has committed offsets of `source`. As text, the promise is
+    `group` is the application's, by default the only one that has committed offsets of `source`. The promise's text is
     "exactly once from orders to invoices", or "... by group".
     """
 
