@@ -59,9 +59,8 @@ class Sending:
     values are "<session>/<anything>/<sequence>". An empty session promises no order. With `goes_on`, the producer
     continues its session after the partition has lost records of the session (KIP-360).
 
-    An application's recorder gives other values (`jepsen.testing.histories`). It does not know the partition before the
-    answer: `partition` is -1 then, and the result in the file is (partition, offset). A send of a `transaction` is
-    acknowledged by the commit.
+    Recorders of applications give other values, and know the partition by the answer: it is -1 before, and the result
+    in the file is (partition, offset). A send of a `transaction` is acknowledged by the commit.
     """
 
     topic: str
