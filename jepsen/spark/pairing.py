@@ -34,7 +34,10 @@ class Pairing:
     def operations(self, events: pa.Table) -> list[Operation]:
         """The operations that these events complete."""
         begun, completed, self.waiting = _matched(pa.concat_tables([self.waiting, events]).combine_chunks())
-        return operations_of(begun, completed)
+        operations = operations_of(begun, completed)
+        for operation in operations:
+            place(operation)
+        return operations
 
     def take_waiting(self) -> pa.Table:
         """Remove and return the unpaired events."""
@@ -62,7 +65,7 @@ def operations_of(begun: pa.Table, completed: pa.Table) -> list[Operation]:
     """Build operations from two tables, which have an operation's two events in the same row."""
     functions, outcomes = _list(begun, "f"), [Outcome(each) for each in _list(completed, "type")]
     contents, results = _json(begun), _json(completed)
-    operations = [
+    return [
         Operation(
             client,
             function,
@@ -87,9 +90,6 @@ def operations_of(begun: pa.Table, completed: pa.Table) -> list[Operation]:
             strict=True,
         )
     ]
-    for operation in operations:
-        place(operation)
-    return operations
 
 
 def unfinished_of(begun: pa.Table) -> list[Operation]:
