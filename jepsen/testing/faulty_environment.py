@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
 import trio
 
 from jepsen.testing.faults import filtered_dispatchers
+from jepsen.testing.faults.client_events import ClientEvents
 from jepsen.testing.faulty_disk import DiskFaults, FaultyDisk
 from jepsen.testing.flipped_bit import BitFlipper
 from jepsen.testing.links import NodeLinks
@@ -33,6 +35,8 @@ class FaultyEnvironment:
         report: Callable[[dict[str, object]], None],
     ) -> None:
         self.faults = NodeFaults(node_id, report)
+        events = ClientEvents(partial(_report_event, report), self.faults.requests.name_of)
+        self.faults.requests.when_answered = events.answered
         disk = DiskFaults(node_id, time.time, self.faults.changed)
         clock = NodeClock(node_id, self.faults.changed)
         self._links = NodeLinks(
@@ -54,3 +58,7 @@ class FaultyEnvironment:
             await nursery.start(self._links.run)
             nursery.start_soon(self.faults.run)
             task_status.started()
+
+
+def _report_event(report: Callable[[dict[str, object]], None], kind: str, fields: dict[str, object]) -> None:
+    report({"event": kind, "level": "info", "at": time.monotonic(), "fields": fields})

@@ -4,7 +4,7 @@
 runs has none of it.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from itertools import count
 from typing import Any, Final, TypeAlias
 
@@ -23,7 +23,7 @@ from jepsen.testing.faults.active_fault import ActiveFault
 from jepsen.testing.faults.changed_answers import stale_metadata, with_less
 from jepsen.testing.faults.error_answers import Refusal, Refuser
 from jepsen.testing.faults.fault import CLOSE, ActionKind, Fault, FaultRefused, RequestFacts
-from jepsen.testing.faults.request_history import RequestHistory, ServedRequest, errors_of
+from jepsen.testing.faults.request_history import AnswerError, RequestHistory, ServedRequest, errors_of
 from jepsen.testing.faults.shapes import Subject, of_element, shape_of, subjects
 from metadata.image import MetadataImage, MetadataLoader
 
@@ -46,6 +46,8 @@ class RequestFilter:
     ) -> None:
         self.node = node
         self.history = RequestHistory()
+        # Gets each request with its answer and the errors in it.
+        self.when_answered: Callable[[RequestFacts, Message, Message, Sequence[AnswerError]], None] | None = None
         self.faults: dict[str, ActiveFault] = {}
         self._wall = wall
         self._when_changed = when_changed
@@ -91,7 +93,7 @@ class RequestFilter:
         try:
             response = yield from _FilteredRequest(self, context, facts, served).carry_out(request, carry_out)
         finally:
-            self._finish(context, facts, served, began, response)
+            self._finish(context, facts, served, began, request, response)
         return response
 
     def _facts(self, context: Context[Any], request: Message) -> RequestFacts:
@@ -122,7 +124,13 @@ class RequestFilter:
         )
 
     def _finish(
-        self, context: Context[Any], facts: RequestFacts, served: ServedRequest, began: float, response: Any
+        self,
+        context: Context[Any],
+        facts: RequestFacts,
+        served: ServedRequest,
+        began: float,
+        request: Message,
+        response: Any,
     ) -> None:
         connection = context.connection
         if connection is not None and connection.closed:
@@ -134,6 +142,8 @@ class RequestFilter:
             served.latency_ms = (trio.current_time() - began) * 1000
             message = _unframed(context, response) if isinstance(response, bytes | list) else response
             served.errors = errors_of(facts.api, facts.version, message, self.name_of)
+            if self.when_answered is not None:
+                self.when_answered(facts, request, message, served.errors)
 
 
 class _FilteredRequest:
