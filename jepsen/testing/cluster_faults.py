@@ -151,12 +151,14 @@ class ClusterFaults:
         return [fault.id for fault in ended]
 
     async def catch_up(self, node: HostedNode) -> None:
-        """Retire or end the faults on a node that was paused meanwhile."""
+        """Begin, retire or end the faults that have begun, or fired for the last time, or ended while it was paused."""
         for fault in list(self._faults.values()):
-            if node.node_id in fault.still_on:
-                fault.still_on.remove(node.node_id)
-                with suppress(NodeNotRunning):
+            with suppress(NodeNotRunning):
+                if node.node_id in fault.still_on:
+                    fault.still_on.remove(node.node_id)
                     await node.call("end_fault" if fault.is_ended else "retire_fault", fault=fault.id)
+                elif fault.spec.concerns(node.node_id) and not (fault.is_ended or fault.is_retired):
+                    await node.call("begin_fault", fault=fault.id, kind=fault.spec.kind, words=fault.spec.words)
 
     async def describe(self, fault: ClusterFault) -> dict[str, Any]:
         """Its counts, and the firings on the nodes that run."""

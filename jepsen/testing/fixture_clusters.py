@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # The words by which a fault concerns the test alone that has it.
 _OWN_WORDS: Final = frozenset({"topic", "group", "transactional_id", "client_id"})
+_CLIENT_WORDS: Final = ("client_id", "address")
 
 
 class Kafka:
@@ -65,6 +66,15 @@ class Kafka:
         if not _OWN_WORDS & words.keys():
             raise ValueError(f"a fault of the shared node has to name one of {', '.join(sorted(_OWN_WORDS))}")
         self._faults.append(self._cluster.fault(**words))
+        return self._faults[-1]
+
+    def link(self, **words: Any) -> FaultHandle:
+        """See `Cluster.link`. It has to name the clients of the test, by a client id or an address."""
+        if words.keys().isdisjoint(_CLIENT_WORDS) or words.get("client_id") == "*":
+            raise ValueError(
+                f"a link of the shared node has to name clients of the test by {' or '.join(_CLIENT_WORDS)}"
+            )
+        self._faults.append(self._cluster.link(**words))
         return self._faults[-1]
 
     def requests(self, **words: Any) -> list[dict[str, Any]]:

@@ -43,6 +43,11 @@ class NodeLinks(trio.abc.SocketFactory):
             task_status.started()
             await trio.sleep_forever()
 
+    @property
+    def open_sockets(self) -> int:
+        """The connections whose sockets of the kernel are open."""
+        return len(self._sockets)
+
     # Faults
 
     def begin(self, fault_id: str, words: Mapping[str, Any]) -> None:
