@@ -84,6 +84,13 @@ class EpollReactor:
         if self._transports.pop(transport.descriptor, None) is not None:
             self._epoll.unregister(transport.descriptor)
 
+    def exchange(self, transport: "EpollTransport", descriptor: int) -> None:
+        """Serve the connection of a transport by another descriptor from now on."""
+        self.forget(transport)
+        transport.descriptor = descriptor
+        self._epoll.register(descriptor, transport.events)
+        self._transports[descriptor] = transport
+
     def watch(self, transport: "EpollTransport", events: int) -> None:
         self._epoll.modify(transport.descriptor, events)
 
@@ -158,6 +165,15 @@ class EpollTransport:
     def shut(self) -> None:
         self._reactor.forget(self)
         self.sock.close()
+
+    def exchange(self, sock: socket.socket) -> socket.socket:
+        """Go on over another socket, which is non-blocking. Returns the one before, which is the caller's to close.
+
+        For proxies within the process, as those of test clusters.
+        """
+        before, self.sock = self.sock, sock
+        self._reactor.exchange(self, sock.fileno())
+        return before
 
     def _watch(self, events: int) -> None:
         self.events = events

@@ -5,17 +5,12 @@ import os
 import socket as kernel
 import struct
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from typing import Any, Final, NoReturn, Protocol
 
 import trio
 
-from broker.net.connection import Connection
 from jepsen.testing.links.active_link import ActiveLink, Effect
 from jepsen.testing.links.flow import End, Flow
-
-# The socket of the connection that a task serves: tasks of a connection are started by the one that has accepted it.
-CURRENT_SOCKET: "Final[ContextVar[LinkSocket | None]]" = ContextVar("current_socket", default=None)
 
 _CLOSED_DESCRIPTOR: Final = -1
 # Neither -1, which means closed, nor a descriptor: `kraft.env.kernel_socket` leaves such a socket to Trio.
@@ -38,11 +33,9 @@ class SocketLinks(Protocol):
 
     def fired(self, sock: "LinkSocket", active: ActiveLink, effect: Effect) -> None: ...
 
-    def accepted(self, inner: trio.socket.SocketType) -> "LinkSocket": ...
-
 
 class LinkSocket(trio.socket.SocketType):
-    """`peer` is the node to which it connects, `client_id` that of the client whose `connection` it has accepted.
+    """`peer` is the node to which it connects, `client_id` that of the client whose connection was accepted.
 
     They are None for other sockets. Its owner may take it for connected, or have lost or closed it, while the
     kernel's socket is in another state.
@@ -53,7 +46,6 @@ class LinkSocket(trio.socket.SocketType):
         self.peer: int | None = None
         self.client_id: str | None = None
         self.address: tuple[str, int] = ("", 0)
-        self.connection: Connection | None = None
         self._inner = inner
         self._links = links
         self._is_closed = self._is_shut = False
@@ -115,13 +107,9 @@ class LinkSocket(trio.socket.SocketType):
     def listen(self, backlog: int = 128) -> None:
         self._inner.listen(backlog)
 
-    async def accept(self) -> tuple["LinkSocket", Any]:
-        inner, address = await self._inner.accept()
-        accepted = self._links.accepted(inner)
-        accepted.address = address[:2]
-        CURRENT_SOCKET.set(accepted)
-        self._links.opened(accepted)
-        return accepted, address
+    async def accept(self) -> tuple[trio.socket.SocketType, Any]:
+        """An accepted connection has the kernel's socket, which `NodeLinks` replaces when a fault concerns it."""
+        return await self._inner.accept()
 
     async def connect(self, address: Any) -> None:
         await self._links.may_connect(self, address)

@@ -2,14 +2,19 @@
 
 import socket as kernel
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import trio
 
 from broker.net.connection import Connection
+from broker.net.epoll_reactor import EpollTransport
 from jepsen.testing.links.active_link import ActiveLink, Effect, LinkFiring
 from jepsen.testing.links.conditions import LinkFault
-from jepsen.testing.links.link_socket import CURRENT_SOCKET, LinkSocket
+from jepsen.testing.links.link_socket import LinkSocket
+from jepsen.testing.links.relay import insert
+
+# Connections that are remembered before closed ones are looked for.
+_CLIENTS_MIN: Final = 64
 
 
 class NodeLinks(trio.abc.SocketFactory):
@@ -33,8 +38,12 @@ class NodeLinks(trio.abc.SocketFactory):
         self._ports = ports
         self._wall = wall
         self._when_changed = when_changed
-        self._sockets: dict[LinkSocket, None] = {}
-        self._of_connections: dict[Connection, LinkSocket] = {}
+        # With the connections of clients; None for those that this node has opened.
+        self._sockets: dict[LinkSocket, Connection | None] = {}
+        self._relayed: dict[Connection, LinkSocket] = {}
+        # The client ids of connections; None before a first request.
+        self._clients: dict[Connection, str | None] = {}
+        self._clients_max = _CLIENTS_MIN
         self._changed = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -54,8 +63,11 @@ class NodeLinks(trio.abc.SocketFactory):
         """Put a fault in force, on open connections as on later ones."""
         active = ActiveLink(fault_id, LinkFault.of(words), self._node, self._when_changed)
         self.faults[fault_id] = active
-        for sock in list(self._sockets):
-            self._begin_on(sock, active)
+        for sock, connection in list(self._sockets.items()):
+            if connection is None:
+                self._begin_on(sock, active)
+        for connection, client_id in list(self._clients.items()):
+            self._begin_on_client(connection, client_id, active)
         self._notify()
 
     def end(self, active: ActiveLink) -> None:
@@ -76,20 +88,36 @@ class NodeLinks(trio.abc.SocketFactory):
     # Clients
 
     def connection_opened(self, connection: Connection) -> None:
-        """Called by the task that serves a new connection."""
-        sock = CURRENT_SOCKET.get()
-        if sock is not None:
-            sock.connection = connection
-            self._of_connections[connection] = sock
+        """A connection of a client or a broker begins."""
+        self._clients[connection] = None
+        if len(self._clients) > self._clients_max:
+            self._clients = {each: client_id for each, client_id in self._clients.items() if not each.closed}
+            self._clients_max = 2 * len(self._clients) + _CLIENTS_MIN
 
     def client_named(self, connection: Connection, client_id: str) -> None:
         """A request of the client tells its id. Faults concern the connection from its answer on."""
-        sock = self._of_connections.get(connection)
-        if sock is not None and sock.client_id is None:
-            sock.client_id = client_id
+        if self._clients.get(connection, client_id) is None:
+            self._clients[connection] = client_id
             for active in list(self.faults.values()):
                 if not active.conditions.half_open:
-                    self._begin_on(sock, active)
+                    self._begin_on_client(connection, client_id, active)
+
+    def _begin_on_client(self, connection: Connection, client_id: str | None, active: ActiveLink) -> None:
+        transport = connection.transport
+        if connection.closed or not isinstance(transport, EpollTransport):
+            return
+        sock = self._relayed.get(connection)
+        try:
+            address = transport.sock.getpeername()[:2] if sock is None else sock.address
+        except OSError:
+            return  # the client has reset it
+        inbound, outbound = active.fault.directions(self._node, None, client_id, address)
+        if inbound or outbound:
+            if sock is None:
+                sock = self._relayed[connection] = insert(transport, self)
+                sock.client_id, sock.address = client_id, address
+                self._sockets[sock] = connection
+            sock.begin(active, inbound=inbound, outbound=outbound)
 
     # See `SocketLinks`
 
@@ -97,9 +125,6 @@ class NodeLinks(trio.abc.SocketFactory):
         self, family: int = kernel.AF_INET, type: int = kernel.SOCK_STREAM, proto: int = 0
     ) -> trio.socket.SocketType:
         return LinkSocket(trio.socket.from_stdlib_socket(kernel.socket(family, type, proto)), self)
-
-    def accepted(self, inner: trio.socket.SocketType) -> LinkSocket:
-        return LinkSocket(inner, self)
 
     def opened(self, sock: LinkSocket) -> None:
         self._sockets[sock] = None
@@ -109,9 +134,9 @@ class NodeLinks(trio.abc.SocketFactory):
                     self._begin_on(sock, active)
 
     def closed(self, sock: LinkSocket) -> None:
-        self._sockets.pop(sock, None)
-        if sock.connection is not None:
-            self._of_connections.pop(sock.connection, None)
+        connection = self._sockets.pop(sock, None)
+        if connection is not None:
+            self._relayed.pop(connection, None)
 
     async def may_connect(self, sock: LinkSocket, address: Any) -> None:
         """Wait until both directions of the link carry packets, and for their latency."""
