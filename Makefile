@@ -23,6 +23,7 @@
 #   make docs                the references, the dashboard and the alert rules, from the source
 #   make terminal-images     docs/images: what some commands print on a terminal
 #   make soak                many simulated runs; SEEDS=2000 SECONDS=60 (virtual) JOBS=2 FIRST=1 ARGS="--nodes quorum-3"
+#   make soak-example        the tests of docs/testing-simulation.md; SEEDS=100
 #   make jepsen              a few short runs of real nodes under faults; ARGS="--time 120 --nodes 5"
 #   make fuzz                hostile frames to all ports of a node; FRAMES=200000 SEED=1 ARGS="--ports quorum"
 #   make half-open           connections that never finish a TLS handshake or a login; ARGS="--connections 5000"
@@ -79,7 +80,7 @@ SEED ?= 1
 SPARK ?= 4_1
 
 .PHONY: venv run test explore test-mutations test-client-kafka test-differential test-kafka-monitoring test-spark-tables \
-	test-java-clients test-go-clients test-prometheus test-interpreters test-wheel test-example-repository check docs terminal-images soak jepsen fuzz half-open \
+	test-java-clients test-go-clients test-prometheus test-interpreters test-wheel test-example-repository soak-example check docs terminal-images soak jepsen fuzz half-open \
 	transaction-kills maintenance spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
 	bench-followers bench-moves bench-transactions bench-groups bench-quotas bench-metadata bench-loop-holds \
@@ -153,6 +154,12 @@ docs: $(VENV)/.installed-test
 
 terminal-images: $(VENV)/.installed-test
 	$(BIN)/python -m tests.support.terminal_images
+
+soak-example: SEEDS := 100
+soak-example: $(VENV)/.installed-test
+	rm -rf $(VENV)/simulated-shop
+	$(BIN)/python -m tests.support.example_repository $(VENV)/simulated-shop docs/testing-simulation.md
+	cd $(VENV)/simulated-shop && SEEDS=$(SEEDS) PYTHONPATH=$(CURDIR) $(abspath $(BIN)/python) -m pytest -s -p no:cacheprovider $(ARGS)
 
 soak: $(VENV)/.installed
 	$(BIN)/python -m jepsen sim --seed $(FIRST) --count $(SEEDS) --time $(SECONDS) --jobs $(JOBS) $(ARGS)

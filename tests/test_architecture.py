@@ -283,6 +283,15 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "jepsen.simulation.network.sockets": {"os", "socket"},
     "jepsen.simulation.scheduling": {"random"},
     "jepsen.simulation.simulation": {"random"},
+    # Real directories of processes, the seeds that a person has chosen, and forks that run seeds.
+    "jepsen.simulation.applications.command": {"os"},
+    "jepsen.simulation.applications.directories": {"pathlib", "shutil", "tempfile"},
+    "jepsen.simulation.applications.replay": {"os"},
+    "jepsen.simulation.applications.run": {"time"},
+    "jepsen.simulation.applications.workers": {"multiprocessing", "os", "signal"},
+    # Replaces time and random numbers within simulated processes, and interrupts them.
+    "jepsen.simulation.applications.outside": {"os", "random", "threading", "time"},
+    "jepsen.simulation.applications.watchdog": {"signal", "threading"},
     # Measures the CPU time of seeds, and distributes the seeds over processes.
     "jepsen.simulation.command": {"concurrent", "multiprocessing", "time"},
     # The directory of the reported run.

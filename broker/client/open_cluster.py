@@ -9,7 +9,7 @@ import trio
 
 from broker.client.cluster import Cluster
 from broker.client.config import ClientConfig
-from broker.client.environment import Environment
+from broker.client.environment import Environment, environment_of
 from broker.client.errors import ClientFailed
 
 _log: Final = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ async def open_cluster(
             # If the caller is cancelled already, `start` would leave the task in a nursery of its own, and wait for it.
             with trio.CancelScope(shield=True):
                 carrying = await nursery.start(tasks.carry)
-            cluster = cluster_class(config, environment or Environment(), carrying)
+            cluster = cluster_class(config, environment_of(environment), carrying)
             tasks.on_failure = cluster.fail
             cluster.nursery.start_soon(cluster.run)
             with tasks.block:

@@ -27,6 +27,7 @@ class Cluster:
         self.simulation = simulation
         self.nodes = {name: simulation.add_host(name) for name in factories}
         self.clients: dict[str, Host] = {}
+        self.applications: dict[str, Host] = {}
         self.power_cuts = dict.fromkeys(factories, 0)
         self.ids: dict[str, object] = {}
         self.leader: Host | None = None
@@ -38,6 +39,20 @@ class Cluster:
         """Add a machine for a client. Only faults of the network affect it."""
         self.clients[name] = self.simulation.add_host(name)
         return self.clients[name]
+
+    def add_application(self, name: str) -> Host:
+        """Add a machine for a process of an application. Faults affect it as they affect nodes, see `victims`."""
+        self.applications[name] = self.simulation.add_host(name)
+        return self.applications[name]
+
+    def remove_application(self, name: str) -> None:
+        """Spare a machine whose process has finished its work from further faults."""
+        del self.applications[name]
+
+    @property
+    def victims(self) -> Sequence[Host]:
+        """The machines with processes and disks that faults may affect."""
+        return [*self.nodes.values(), *self.applications.values()]
 
     @property
     def all_serve(self) -> bool:
@@ -102,7 +117,7 @@ class Cluster:
 
     def heal(self) -> None:
         """Remove all faults and restart nodes that are down or have an offline log directory."""
-        for host in self.nodes.values():
+        for host in self.victims:
             host.held_down_until = 0.0
         self.simulation.heal()
         for host in self.nodes.values():
@@ -119,7 +134,7 @@ class Cluster:
             host.start(nursery, factory)
 
     def _observe(self, event: Event) -> None:
-        if event.kind == "power_cut":
+        if event.kind == "power_cut" and event.host in self.power_cuts:
             self.power_cuts[event.host] += 1
         elif event.kind == "log_recovered":
             self.ids[event.host] = event.fields["node"]

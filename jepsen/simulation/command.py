@@ -10,6 +10,7 @@ from multiprocessing import get_context
 
 import attrs
 
+from jepsen.simulation.applications.command import run_application
 from jepsen.simulation.faults import FAULTS
 from jepsen.simulation.scenario import Scenario, Verdict
 from jepsen.simulation.shapes import ANY, SHAPES, Shape
@@ -31,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--nodes", default=ANY_SHAPE, help=f"the seed chooses one of these: {', '.join(SHAPES)}")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes share the seeds")
+    parser.add_argument(
+        "--application",
+        metavar="MODULE:FUNCTION",
+        help="run these seeds of a function that calls jepsen.testing.simulate, which has the other options",
+    )
     parser.add_argument("--events", action="store_true", help="show the events of a run that failed")
 
 
@@ -52,6 +58,9 @@ class Plan:
 
 def run(options: argparse.Namespace) -> int:
     """Run the seeds. Returns the exit status, which is 0 if all of them passed."""
+    if options.application is not None:
+        seeds = range(options.seed, options.seed + options.count)
+        return run_application(options.application, seeds, options.jobs)
     plan = Plan(options.time, parse_faults(options.faults), parse_shape(options.nodes))
     seeds = range(options.seed, options.seed + options.count)
     failed, virtual_seconds, operations, cpu_seconds = 0, 0.0, 0, 0.0

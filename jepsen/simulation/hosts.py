@@ -4,6 +4,7 @@ A crash takes no virtual time. The host's incarnation increases, and from then o
 still unwinds and whose `finally` blocks still run, can affect neither disk nor network nor trace.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from random import Random
@@ -18,6 +19,9 @@ from kraft.env import Env
 
 # The host of the current task. A process's first task sets it, and child tasks inherit it.
 HOST: Final[ContextVar["Host | None"]] = ContextVar("simulated_host", default=None)
+# The incarnation of the process to which the current task belongs; None for tasks of clients, which never die.
+_INCARNATION: Final[ContextVar[int | None]] = ContextVar("simulated_incarnation", default=None)
+_ADDRESS: Final = re.compile(r"\b0x[0-9a-f]{6,}")
 
 
 class Process(Protocol):
@@ -139,6 +143,7 @@ class Host:
 
     async def _live(self, make: Callable[[Env], Process], incarnation: int) -> None:
         HOST.set(self)
+        _INCARNATION.set(incarnation)
         if not self.is_current(incarnation):
             return
         process = make(self.env(incarnation))
@@ -169,7 +174,7 @@ class Host:
             "process_ended",
             silently=False,
             errors=[type(each).__name__ for each in errors],
-            messages=[str(each) for each in errors],
+            messages=[without_addresses(str(each)) for each in errors],
         )
 
     def _crash(self, kind: str, *, silently: bool, **fields: object) -> None:
@@ -188,6 +193,17 @@ class Host:
             scope.cancel()
         self._trace.event(self.name, kind, fields)
         self.ended.set()
+
+
+def is_task_alive() -> bool:
+    """False in a task of a process that has died, which Trio still unwinds."""
+    host, incarnation = HOST.get(), _INCARNATION.get()
+    return host is None or incarnation is None or host.is_current(incarnation)
+
+
+def without_addresses(text: str) -> str:
+    """A text without the addresses in memory of objects without a name, which differ between equal runs."""
+    return _ADDRESS.sub("0x...", text)
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:

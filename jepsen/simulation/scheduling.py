@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any, NoReturn, TypeVar
 
+import outcome
 import trio
 from trio._core import _run, _thread_cache
 from trio._core._run import GLOBAL_RUN_CONTEXT, Task
@@ -22,7 +23,7 @@ _TheIOManager: Any = _private.TheIOManager
 
 # A simulation runs a few dozen steps at one instant, seldom thousands. A livelock is detected after twice this number
 # of steps at most.
-STEPS_AT_ONCE_MAX = 200_000
+STEPS_AT_ONCE_MAX = 30_000
 
 
 class ThreadStarted(RuntimeError):
@@ -37,11 +38,18 @@ class Livelock(RuntimeError):
     """
 
 
+class Killed(BaseException):
+    """Raised in a task that has to end at once, whatever scopes shield it.
+
+    Not an Exception, so that the task does not handle it as one of its own.
+    """
+
+
 class WithholdingQueue(deque[Task]):
     """Trio's queue of runnable tasks, which withholds tasks while it watches: those for which `is_withheld` is true.
 
     `note_batch` is called with the tasks of every batch before the batch runs, and before Trio shuffles it by the seed.
-    `on_livelock` is called with a task's name after STEPS_AT_ONCE_MAX steps during which `now` has not changed.
+    `on_livelock` is called with a task after STEPS_AT_ONCE_MAX steps during which `now` has not changed.
     """
 
     def __init__(
@@ -50,7 +58,7 @@ class WithholdingQueue(deque[Task]):
         is_withheld: Callable[[Task], bool],
         now: Callable[[], float],
         note_batch: Callable[[list[Task]], None],
-        on_livelock: Callable[[str], None],
+        on_livelock: Callable[[Task], None],
     ) -> None:
         super().__init__(tasks)
         self._is_withheld = is_withheld
@@ -94,12 +102,12 @@ class WithholdingQueue(deque[Task]):
         self._note_batch(tasks)
         self._steps += len(tasks)
         if self._steps >= STEPS_AT_ONCE_MAX:
-            self._check_progress(tasks[0].name)
+            self._check_progress(tasks[0])
 
-    def _check_progress(self, task_name: str) -> None:
+    def _check_progress(self, task: Task) -> None:
         time_before, self._time_before, self._steps = self._time_before, self._now(), 0
         if self._time_before == time_before:
-            self._on_livelock(task_name)
+            self._on_livelock(task)
 
 
 def _serial(task: Task) -> int:
@@ -127,11 +135,25 @@ def _is_called_from_outside() -> bool:
     return bool(entries.queue or entries.idempotent_queue)
 
 
+def kill_tasks(is_doomed: Callable[[Task], bool], error: Killed) -> None:
+    """Raise an error in tasks where they wait, or would run next. Their scopes cannot shield them from it."""
+
+    def raise_error() -> NoReturn:
+        raise error
+
+    for task in sorted(filter(is_doomed, GLOBAL_RUN_CONTEXT.runner.tasks), key=_serial):
+        doomed: Any = task
+        if doomed._abort_func is not None:
+            doomed._attempt_abort(raise_error)
+        elif doomed._next_send_fn is not None:
+            doomed._next_send_fn, doomed._next_send = task.coro.send, outcome.Error(error)
+
+
 def withhold_tasks(
     is_withheld: Callable[[Task], bool],
     now: Callable[[], float],
     note_batch: Callable[[list[Task]], None],
-    on_livelock: Callable[[str], None],
+    on_livelock: Callable[[Task], None],
 ) -> WithholdingQueue:
     """Replace the running Trio's task queue by one that can withhold tasks."""
     runner: Any = GLOBAL_RUN_CONTEXT.runner
@@ -141,12 +163,15 @@ def withhold_tasks(
     return queue
 
 
-def run_deterministically(main: Callable[[], Awaitable[T]], *, seed: str, clock: trio.abc.Clock) -> T:
+def run_deterministically(
+    main: Callable[[], Awaitable[T]], *, seed: str, clock: trio.abc.Clock, threads_run_inline: bool = False
+) -> T:
     """`trio.run(main)` with an order of tasks determined by `seed`, without threads and without garbage collection.
 
-    The garbage collector would run finalizers at arbitrary times. Raises what `main` raises, and ThreadStarted.
+    With `threads_run_inline`, functions for Trio's threads run at once, in the calling task; without it, the call
+    raises ThreadStarted. The garbage collector would run finalizers at arbitrary times. Raises what `main` raises.
     """
-    with _deterministic_order(seed), _no_threads(), no_collection(), _no_polling():
+    with _deterministic_order(seed), _no_threads(run_inline=threads_run_inline), no_collection(), _no_polling():
         return trio.run(main, clock=clock, strict_exception_groups=True)
 
 
@@ -179,13 +204,21 @@ def _no_polling() -> Iterator[None]:
 
 
 @contextmanager
-def _no_threads() -> Iterator[None]:
+def _no_threads(*, run_inline: bool) -> Iterator[None]:
     def refuse(*args: object, **kwargs: object) -> NoReturn:
         raise ThreadStarted("a thread was asked for within the simulation")
 
+    def run(
+        cache: object,
+        function: Callable[[], T],
+        deliver: Callable[[outcome.Outcome[T]], object],
+        name: str | None = None,
+    ) -> None:
+        deliver(outcome.capture(function))
+
     cache: Any = _thread_cache.ThreadCache
     before = cache.start_thread_soon
-    cache.start_thread_soon = refuse
+    cache.start_thread_soon = run if run_inline else refuse
     try:
         yield
     finally:

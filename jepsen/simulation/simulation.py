@@ -1,7 +1,7 @@
 """One run in virtual time: clock, trace, hosts, network and random numbers, all derived from one seed."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any, Protocol, TypeVar
@@ -12,12 +12,22 @@ from jepsen.simulation.clock import STUCK, Deadlock, VirtualClock
 from jepsen.simulation.disk import Volume
 from jepsen.simulation.hosts import HOST, Host
 from jepsen.simulation.network import Network, SimulatedResolver, SimulatedSocketFactory
-from jepsen.simulation.scheduling import Livelock, WithholdingQueue, is_runnable, run_deterministically, withhold_tasks
+from jepsen.simulation.scheduling import (
+    Killed,
+    Livelock,
+    WithholdingQueue,
+    is_runnable,
+    kill_tasks,
+    run_deterministically,
+    withhold_tasks,
+)
 from jepsen.simulation.trace import Trace
 
 T = TypeVar("T")
 # The logger of the client library, with which some nodes of a simulation and most of its clients talk to brokers.
 _CLIENT_LIBRARY = "broker.client"
+# A task that keeps running is killed. After this number of attempts, Trio itself is made to fail.
+_LIVELOCKS_MAX = 3
 
 
 class Observer(Protocol):
@@ -38,17 +48,21 @@ class Observer(Protocol):
 class Simulation:
     """A simulated network of hosts. Add hosts, then `run` a function. Equal values of `trace.digest` mean equal runs.
 
-    It runs unmodified Trio code, and supplies sockets, host names, time and the order of tasks.
+    It runs unmodified Trio code, and supplies sockets, host names, time and the order of tasks. With
+    `threads_run_inline`, `trio.to_thread.run_sync` calls its function at once, which takes no virtual time; otherwise
+    threads are refused.
     """
 
-    def __init__(self, seed: str) -> None:
+    def __init__(self, seed: str, *, threads_run_inline: bool = False) -> None:
         self.seed = seed
+        self._threads_run_inline = threads_run_inline
         self.clock = VirtualClock(is_runnable)
         self.trace = Trace(self.clock.current_time)
         self.hosts: dict[str, Host] = {}
         self._hosts_by_address: dict[str, Host] = {}
         self.network = Network(self.clock, self.rng("network"), self._hosts_by_address, self.trace.note)
         self.observers: list[Observer] = []
+        self._spinning: list[str] = []
         self._acting: dict[Host, None] = {}
         self._queue: WithholdingQueue | None = None
         self.clock.before_it_moves = self._observe_hosts
@@ -69,28 +83,38 @@ class Simulation:
     def run(self, main: Callable[[], Awaitable[T]]) -> T:
         """Run `main` to its end without waiting in real time.
 
-        Raises the exceptions of `main`, Stuck, Livelock and ThreadStarted.
+        Raises the exceptions of `main`, and Deadlock, Livelock and ThreadStarted. An exception of an event of the clock
+        ends the run at once, and is raised too.
         """
 
         async def prepared() -> T:
             trio.socket.set_custom_socket_factory(SimulatedSocketFactory(self.network))
             trio.socket.set_custom_hostname_resolver(SimulatedResolver(self.hosts))
-            spinning: list[str] = []
-
-            def on_livelock(task_name: str) -> None:
-                spinning.append(task_name)
-                scope.cancel()
-
-            self._queue = withhold_tasks(_is_on_paused_host, self.clock.current_time, self._begin_batch, on_livelock)
-            with trio.CancelScope() as scope:
-                self.clock.on_stuck = scope.cancel
-                return await main()
-            if spinning:
-                raise Livelock(f"{spinning[0]} keeps running without virtual time passing")
+            now, begin, livelock = self.clock.current_time, self._begin_batch, self._on_livelock
+            self._queue = withhold_tasks(_is_on_paused_host, now, begin, livelock)
+            try:
+                with trio.CancelScope() as scope:
+                    self.clock.on_stuck = scope.cancel
+                    return await main()
+            finally:
+                if self._spinning:
+                    raise Livelock(self._spinning[0])
             raise Deadlock(STUCK)
 
-        with _logging_to(self.trace):
-            return run_deterministically(prepared, seed=f"{self.seed}/tasks", clock=self.clock)
+        seed, inline = f"{self.seed}/tasks", self._threads_run_inline
+        with _logging_to(self.trace), _internal_errors_unwrapped():
+            return run_deterministically(prepared, seed=seed, clock=self.clock, threads_run_inline=inline)
+
+    def _on_livelock(self, task: trio.lowlevel.Task) -> None:
+        self._spinning.append(f"{task.name} keeps running without virtual time passing")
+        if len(self._spinning) > _LIVELOCKS_MAX:
+            raise Livelock(f"{self._spinning[0]}, even after it was killed")
+        kill_tasks(lambda each: each is task, Killed(self._spinning[0]))
+
+    def kill_tasks_of(self, hosts: Collection[Host], reason: str) -> None:
+        """Raise Killed in all tasks that were started by processes on these hosts, and have survived them."""
+        doomed: Sequence[Host | None] = list(hosts)
+        kill_tasks(lambda task: task.context.get(HOST) in doomed, Killed(reason))
 
     async def on(self, host: Host, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Run a function on a host: the sockets that it opens belong to the host."""
@@ -149,6 +173,17 @@ class _TraceHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         host = HOST.get()
         self._trace.message("" if host is None else host.name, f"{record.levelname.lower()}: {record.getMessage()}")
+
+
+@contextmanager
+def _internal_errors_unwrapped() -> Iterator[None]:
+    """Raise an error of the clock or the task queue as it is. Trio makes an internal error of it."""
+    try:
+        yield
+    except trio.TrioInternalError as error:
+        if isinstance(error.__cause__, RuntimeError):
+            raise error.__cause__ from None
+        raise
 
 
 @contextmanager

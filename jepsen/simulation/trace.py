@@ -36,7 +36,8 @@ class Trace:
     """The trace of a run. Two runs are the same if and only if their hashes are equal.
 
     `steps` (tasks that ran) and `notes` (for example, segments that arrived) are only hashed, because there are too
-    many of them to report. `listeners` are called with every event, in the order in which they were added.
+    many of them to report. `listeners` are called with every event, in the order in which they were added, and
+    `message_listeners` with every line of a client's log.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -46,6 +47,7 @@ class Trace:
         self._unhashed: list[str] = []
         self._hash = hashlib.blake2b(digest_size=8)
         self.listeners: list[Callable[[Event], None]] = []
+        self.message_listeners: list[Callable[[str, str], None]] = []
         self.tail: deque[Event] = deque(maxlen=TAIL_EVENTS)
         self.steps = 0
         self.notes = 0
@@ -69,9 +71,11 @@ class Trace:
         self._unhashed.append(f"{self._timestamp()}{what!r}")
 
     def message(self, host: str, text: str) -> None:
-        """Record a line of a client's log. It is shown with a failure, but listeners are not called."""
+        """Record a line of a client's log, and call the `message_listeners`. It is shown with a failure."""
         self.note(host, text)
         self.tail.append(Event(self._time, host, "client_logged", {"text": text}))
+        for listener in self.message_listeners:
+            listener(host, text)
 
     def operation(self, operation: Operation) -> None:
         """Hash the invocation or the completion of a client's operation."""

@@ -9,9 +9,34 @@
 There are three kinds of processes. `zygote` has imported everything and forks the others, so that a node serves after
 some 50 ms. `supervisor` owns the clusters and serves the control port. A node is a fork of the zygote that runs
 `broker.node.Node`. Each process ends with the one that has started it.
+
+`simulate` runs an application against clusters in virtual time instead; see `jepsen.simulation.applications`.
 """
+
+from typing import TYPE_CHECKING
 
 from jepsen.testing.cluster import Cluster
 from jepsen.testing.control_client import ControlError
 
-__all__ = ["Cluster", "ControlError"]
+if TYPE_CHECKING:
+    from jepsen.simulation.applications import (
+        Machine,
+        SimulatedCluster,
+        SimulatedRun,
+        SimulationFailed,
+        SimulationReport,
+        simulate,
+    )
+else:
+    from jepsen.testing.simulated_names import __getattr__ as __getattr__
+
+__all__ = [
+    "Cluster",
+    "ControlError",
+    "Machine",
+    "SimulatedCluster",
+    "SimulatedRun",
+    "SimulationFailed",
+    "SimulationReport",
+    "simulate",
+]

@@ -1,6 +1,6 @@
 """The repositories of documents such as docs/testing-examples.md. Python blocks begin with the name of their file.
 
-python -m tests.support.example_repository DIRECTORY
+python -m tests.support.example_repository DIRECTORY [DOCUMENT]
 """
 
 import sys
@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.support.document_examples import examples
 
 _DOCUMENT = "docs/testing-examples.md"
+SIMULATION = "docs/testing-simulation.md"
 
 
 def write_repository(directory: Path, document: str = _DOCUMENT) -> None:
@@ -22,4 +23,4 @@ def write_repository(directory: Path, document: str = _DOCUMENT) -> None:
 
 
 if __name__ == "__main__":
-    write_repository(Path(sys.argv[1]))
+    write_repository(Path(sys.argv[1]), *sys.argv[2:])

@@ -12,7 +12,7 @@ import trio
 from broker.client.arguments.calls import checks_arguments
 from broker.client.cluster import Cluster
 from broker.client.config import read_config
-from broker.client.environment import Environment
+from broker.client.environment import Environment, environment_of
 from broker.client.errors import ClosedError, TimedOut, check, copy_to_raise
 from broker.client.every_broker import look_for_topic
 from broker.client.metadata_cache import PartitionMetadata
@@ -75,7 +75,7 @@ class Producer(TransactionCalls, Generic[K, V]):
         self._serializers = RecordSerializers(key_serializer, value_serializer)
         self._takes_bytes = self._serializers.takes_bytes
         self._partitioner = partitioner
-        self._environment = environment or Environment()
+        self._environment = environment_of(environment)
         self._now_ms = self._environment.now_ms
         self._memory = BufferMemory(self.config.buffer_memory)
         self.unread_failures = UnreadFailures()

@@ -46,7 +46,7 @@ _OF_REPLICATION = (
     *("partition_led", "partition_followed", "partition_truncated", "isr_proposed", "isr_changed"),
     *("coordinator_loaded", "coordinator_unloaded"),
 )
-# Events of records are frequent, so they count as steps only for the records of a coordinator.
+# Events of records are frequent. Without an application, only those of a coordinator's records count as steps.
 _OF_COORDINATORS = ("replica_wrote", "replica_committed")
 # The replica observer traces these. A fault waits until it has observed all of the node, since it would go on with a
 # dead process: then a replica commits records after the power cut.
@@ -76,13 +76,13 @@ class Aimed:
 
     async def inject(self, injection: FaultInjection) -> None:
         rng, trace = injection.rng, injection.cluster.simulation.trace
-        step = rng.choice([each for each in STEPS if each in trace.kinds])
+        step = _random_step(injection)
         chance, hits = rng.choice((0.1, 0.5, 1.0)), 0
 
         def listen(event: Event) -> None:
             nonlocal hits
             is_target = event.kind == step and event.host in injection.cluster.nodes
-            if is_target and step in _OF_COORDINATORS:
+            if is_target and step in _OF_COORDINATORS and not injection.cluster.applications:
                 is_target = event.fields["topic"] in _COORDINATORS_TOPICS
             if is_target and hits < HITS_MAX and rng.random() < chance:
                 hits += 1
@@ -93,13 +93,16 @@ class Aimed:
             if step in _OF_ELECTIONS and injection.cluster.leader is not None:
                 injection.cluster.crash(injection.cluster.leader, power=self._aim.power, down_seconds=DOWN_SECONDS_MAX)
             elif step in (*_OF_STARTS, *_OF_REPLICATION):
-                injection.cluster.crash(injection.random_node(), power=self._aim.power, down_seconds=0)
+                injection.cluster.crash(injection.rng.choice(injection.nodes), power=self._aim.power, down_seconds=0)
             await trio.sleep(rng.uniform(1, rng.choice((2.0, ARMED_SECONDS_MAX))))
         finally:
             trace.listeners.remove(listen)
 
     def _target(self, injection: FaultInjection, event: Event) -> Host:
-        """The node that takes the step; sometimes the node on whose behalf it takes the step."""
+        """The node that takes the step; sometimes the node on whose behalf it takes the step, or an application."""
+        applications = list(injection.cluster.applications.values())
+        if applications and injection.rng.random() < 0.5:
+            return injection.rng.choice(applications)
         joining = event.fields.get("joining")
         others = [host for host in injection.nodes if injection.cluster.ids.get(host.name) == joining]
         if joining is not None and others and injection.rng.random() < 0.5:
@@ -118,6 +121,14 @@ class Aimed:
             injection.cluster.simulation.clock.after(delay * injection.rng.random(), hit)
         else:
             hit()
+
+
+def _random_step(injection: FaultInjection) -> str:
+    """A step that has occurred before. Applications fail most often between two of their records or commits."""
+    present = [each for each in STEPS if each in injection.cluster.simulation.trace.kinds]
+    if injection.cluster.applications and injection.rng.random() < 0.5:
+        present = [each for each in present if each in _OF_COORDINATORS] or present
+    return injection.rng.choice(present)
 
 
 class Crash:

@@ -1,4 +1,7 @@
-"""The interface of a fault, and the administrators through which it acts."""
+"""The interface of a fault, and the administrators through which it acts.
+
+A fault of "a node" may also affect a machine of an application, if the simulation has one (`Cluster.victims`).
+"""
 
 from collections.abc import Sequence
 from random import Random
@@ -82,15 +85,17 @@ class FaultInjection:
 
     @property
     def all_hosts(self) -> Sequence[Host]:
-        return [*self.nodes, *self.cluster.clients.values()]
+        return [*self.cluster.victims, *self.cluster.clients.values()]
 
-    def random_node(self) -> Host:
-        return self.rng.choice(self.nodes)
+    def random_victim(self) -> Host:
+        """A node, or a machine of an application."""
+        return self.rng.choice(self.cluster.victims)
 
-    def random_nodes(self) -> Sequence[Host]:
-        """A random choice of nodes: most often one, sometimes several or all."""
-        count = self.rng.choice((1, 1, 2, len(self.nodes)))
-        return self.rng.sample(self.nodes, min(count, len(self.nodes)))
+    def random_victims(self) -> Sequence[Host]:
+        """A random choice of such machines: most often one, sometimes several or all."""
+        victims = self.cluster.victims
+        count = self.rng.choice((1, 1, 2, len(victims)))
+        return self.rng.sample(victims, min(count, len(victims)))
 
 
 class Fault(Protocol):

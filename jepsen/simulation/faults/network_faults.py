@@ -45,7 +45,7 @@ class OneWay:
 
     async def inject(self, injection: FaultInjection) -> None:
         hears = injection.rng.random() < 0.5
-        for there, back in links_of(injection, injection.random_node()):
+        for there, back in links_of(injection, injection.random_victim()):
             (there if hears else back).is_blocked = True
         await hold(injection)
 
@@ -102,7 +102,7 @@ class Flapping:
     """The links of a node fail and recover repeatedly."""
 
     async def inject(self, injection: FaultInjection) -> None:
-        host = injection.random_node()
+        host = injection.random_victim()
         for _ in range(injection.rng.randint(3, 12)):
             for there, back in links_of(injection, host):
                 there.is_blocked = injection.rng.random() < 0.5
@@ -117,7 +117,7 @@ class Slow:
 
     async def inject(self, injection: FaultInjection) -> None:
         latency = injection.rng.choice((0.05, 0.25, 5.0))
-        for there, back in links_of(injection, injection.random_node()):
+        for there, back in links_of(injection, injection.random_victim()):
             there.latency = back.latency = latency * injection.rng.random()
         await hold(injection)
 
@@ -126,7 +126,7 @@ class Lossy:
     """Segments from and to a node are lost and have to be retransmitted."""
 
     async def inject(self, injection: FaultInjection) -> None:
-        for there, back in links_of(injection, injection.random_node()):
+        for there, back in links_of(injection, injection.random_victim()):
             there.loss, back.loss = injection.rng.uniform(0, 0.4), injection.rng.uniform(0, 0.4)
         await hold(injection)
 
@@ -135,6 +135,6 @@ class Reset:
     """Every connection of a node is reset."""
 
     async def inject(self, injection: FaultInjection) -> None:
-        host = injection.random_node()
+        host = injection.random_victim()
         for other in injection.all_hosts:
             injection.cluster.simulation.network.reset_between(host, other)

@@ -15,7 +15,7 @@ class Kill:
     """kill -9."""
 
     async def inject(self, injection: FaultInjection) -> None:
-        for host in injection.random_nodes():
+        for host in injection.random_victims():
             injection.cluster.crash(host, power=False, down_seconds=injection.rng.uniform(0, DOWN_SECONDS_MAX))
 
 
@@ -23,7 +23,7 @@ class PowerCut:
     """A power cut, which loses data that was not synced."""
 
     async def inject(self, injection: FaultInjection) -> None:
-        for host in injection.random_nodes():
+        for host in injection.random_victims():
             injection.cluster.crash(host, power=True, down_seconds=injection.rng.uniform(0, DOWN_SECONDS_MAX))
 
 
@@ -31,7 +31,7 @@ class RepeatedCrash:
     """One node is killed several times, usually before it has recovered from the previous time."""
 
     async def inject(self, injection: FaultInjection) -> None:
-        host = injection.random_node()
+        host = injection.random_victim()
         for _ in range(injection.rng.randint(3, 8)):
             injection.cluster.crash(host, power=injection.rng.random() < 0.5, down_seconds=0)
             await trio.sleep(0.5 + injection.rng.choice((0.0, 0.002, 0.01, 0.1)) * injection.rng.random())
@@ -43,7 +43,7 @@ class Restart:
 
     async def inject(self, injection: FaultInjection) -> None:
         await injection.cluster.stop(
-            injection.random_node(),
+            injection.random_victim(),
             timeout_seconds=STOP_TIMEOUT_SECONDS,
             down_seconds=injection.rng.uniform(0, DOWN_SECONDS_MAX),
         )
@@ -53,7 +53,7 @@ class Pause:
     """SIGSTOP, and SIGCONT after a while."""
 
     async def inject(self, injection: FaultInjection) -> None:
-        hosts = injection.random_nodes()
+        hosts = injection.random_victims()
         for host in hosts:
             host.pause()
         await trio.sleep(injection.rng.uniform(0, PAUSE_SECONDS_MAX))
@@ -65,7 +65,7 @@ class WallClock:
     """Wall clocks jump by up to half an hour, and jump back."""
 
     async def inject(self, injection: FaultInjection) -> None:
-        hosts = injection.random_nodes()
+        hosts = injection.random_victims()
         for host in hosts:
             host.wall_offset_s = injection.rng.uniform(-WALL_JUMP_SECONDS_MAX, WALL_JUMP_SECONDS_MAX)
         await trio.sleep(injection.rng.uniform(0, 5))

@@ -11,7 +11,7 @@ from kraft.log import CorruptLog
 class OnlyFaultsEndProcesses:
     """A node ends by itself only after a failure of its disk, and only with one of the errors in `allowed`.
 
-    CorruptLog is allowed as well, but only on a host whose disk is damaged.
+    `hosts` are those of nodes. CorruptLog is allowed as well, but only on a host whose disk is damaged.
     """
 
     kinds: Sequence[str] = ("process_started", "process_ended")
@@ -22,7 +22,9 @@ class OnlyFaultsEndProcesses:
         self._met_before: dict[str, int] = {}
 
     def observe(self, event: Event) -> str | None:
-        host = self._hosts[event.host]
+        host = self._hosts.get(event.host)
+        if host is None:
+            return None
         if event.kind == "process_started":
             self._met_before[event.host] = host.volume.faults_met
             return None

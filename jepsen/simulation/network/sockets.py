@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import trio
 
-from jepsen.simulation.hosts import HOST, Host
+from jepsen.simulation.hosts import HOST, Host, is_task_alive
 from jepsen.simulation.network.handshake import Handshake
 from jepsen.simulation.network.network import Network
 from jepsen.simulation.network.pipe import SEGMENT_BYTES, Endpoint, Pipe
@@ -233,7 +233,7 @@ class SimulatedSocket(trio.socket.SocketType):
 
 
 class SimulatedSocketFactory(trio.abc.SocketFactory):
-    """Creates the sockets of the host on which the calling task runs."""
+    """Creates the sockets of the host on which the calling task runs. A process that has died gets none."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -243,6 +243,8 @@ class SimulatedSocketFactory(trio.abc.SocketFactory):
     ) -> trio.socket.SocketType:
         host = HOST.get()
         assert host is not None, "a socket is created on a simulated host"
+        if not is_task_alive():
+            _fail(errno.ENETDOWN)
         if family != kernel.AF_INET:
             _fail(errno.EAFNOSUPPORT)  # Trio continues without IPv6
         return SimulatedSocket(self._network, host, family, type, proto)

@@ -24,7 +24,9 @@ def observe_replicas(simulation: Simulation, committed: Committed, watched: Coll
 def node_on(host: Host) -> Node | None:
     """The node that runs on a host; None if none does."""
     process = host.process
-    return process.node if isinstance(process, FormattedNode) else None
+    if isinstance(process, FormattedNode):
+        return process.node
+    return process if isinstance(process, Node) else None
 
 
 def replica_log(host: Host, topic: str, index: int) -> ReplicaLog | None:

@@ -1,0 +1,37 @@
+"""The examples of docs/testing-simulation.md: an order service with two bugs, which its checks find."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.example_repository import SIMULATION, write_repository
+from tests.support.source_code import ROOT
+
+# With this seed, each of the bugs is found.
+SEED = 4
+
+
+def run_example(directory: Path, *arguments: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SIMULATE_SEED": str(SEED), "PYTHONHASHSEED": "5"}
+    command = [sys.executable, "-m", *arguments]
+    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def test_bugs_are_found_and_the_mended_service_passes(tmp_path: Path) -> None:
+    write_repository(tmp_path, SIMULATION)
+    output = run_example(tmp_path, "pytest", "-q", "-p", "no:cacheprovider")
+    assert "3 passed" in output, output
+
+
+def test_the_command_runs_seeds_of_a_function(tmp_path: Path) -> None:
+    write_repository(tmp_path, SIMULATION)
+    function = "test_shop:test_transactions_write_each_invoice_once"
+    output = run_example(tmp_path, "jepsen", "sim", "--application", function, "--seed", "5")
+    assert "1 seeds without a failure" in output, output
+    (tmp_path / "failing.py").write_text("async def fail(machine):\n    assert False, 'at once'\n")
+    output = run_example(tmp_path, "jepsen", "sim", "--application", "failing:fail", "--seed", "7")
+    assert "seed 7 fails after" in output, output
+    assert "AssertionError: at once" in output, output
+    assert "python -m jepsen sim --application failing:fail --seed 7" in output, output
