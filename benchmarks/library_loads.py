@@ -10,7 +10,8 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import attrs
@@ -22,7 +23,7 @@ from confluent_kafka import Producer as ConfluentProducer
 from kafka import KafkaProducer
 
 from benchmarks.loadgen import LoadFailed
-from broker.client import BufferFull, Producer
+from broker.client import AsyncioProducer, BufferFull, Producer
 
 LINGER_MS: Final = 5
 # The number of records between two checks of the time.
@@ -31,6 +32,8 @@ _AT_ONCE: Final = 1_000
 _ROOM_BYTES: Final = 1 << 20
 _FLUSH_TIMEOUT_S: Final = 60
 _TABLE_BYTES: Final = 16 << 20
+# Tasks that wait for the outcome of each record, as requests of a web service do.
+_TASKS: Final = 500
 
 
 @attrs.frozen
@@ -69,6 +72,25 @@ class Stopwatch:
         return LoadResult(records, self.seconds, time.process_time() - self._cpu)
 
 
+class Sending:
+    """Counts the records that tasks send, until the time is over."""
+
+    def __init__(self, load: Load) -> None:
+        self._topic = load.topic
+        self._value = bytes(load.size_bytes)
+        self._seconds = load.seconds
+        self._sent = 0
+        self._watch = Stopwatch()
+
+    async def send_by(self, send: Callable[[str, bytes], Awaitable[object]]) -> None:
+        while self._watch.seconds < self._seconds:
+            await send(self._topic, self._value)
+            self._sent += 1
+
+    def done(self) -> LoadResult:
+        return self._watch.done(self._sent)
+
+
 def produce_kraft(load: Load) -> LoadResult:
     async def run() -> LoadResult:
         async with Producer(load.bootstrap, linger_ms=LINGER_MS, batch_size=load.batch_size) as producer:
@@ -86,6 +108,61 @@ def produce_kraft(load: Load) -> LoadResult:
             return watch.done(sent)
 
     return trio.run(run)
+
+
+def produce_kraft_asyncio(load: Load) -> LoadResult:
+    async def run() -> LoadResult:
+        async with AsyncioProducer(load.bootstrap, linger_ms=LINGER_MS, batch_size=load.batch_size) as producer:
+            await producer.send(load.topic, b"first")
+            value = bytes(load.size_bytes)
+            watch, sent = Stopwatch(), 0
+            while watch.seconds < load.seconds:
+                try:
+                    for _ in range(_AT_ONCE):
+                        producer.send_soon(load.topic, value)
+                        sent += 1
+                except BufferFull:
+                    await producer.wait_for_room()
+            await producer.flush()
+            return watch.done(sent)
+
+    return asyncio.run(run())
+
+
+def send_kraft(load: Load) -> LoadResult:
+    """Many tasks that wait for the outcome of each record."""
+
+    async def run() -> LoadResult:
+        async with Producer(load.bootstrap, linger_ms=LINGER_MS, batch_size=load.batch_size) as producer:
+            await producer.send(load.topic, b"first")
+            sending = Sending(load)
+            async with trio.open_nursery() as nursery:
+                for _ in range(_TASKS):
+                    nursery.start_soon(sending.send_by, producer.send)
+            return sending.done()
+
+    return trio.run(run)
+
+
+def send_kraft_asyncio(load: Load) -> LoadResult:
+    async def run() -> LoadResult:
+        async with AsyncioProducer(load.bootstrap, linger_ms=LINGER_MS, batch_size=load.batch_size) as producer:
+            await producer.send(load.topic, b"first")
+            sending = Sending(load)
+            await asyncio.gather(*(sending.send_by(producer.send) for _ in range(_TASKS)))
+            return sending.done()
+
+    return asyncio.run(run())
+
+
+def send_aiokafka(load: Load) -> LoadResult:
+    async def run() -> LoadResult:
+        async with _aiokafka(load) as producer:
+            sending = Sending(load)
+            await asyncio.gather(*(sending.send_by(producer.send_and_wait) for _ in range(_TASKS)))
+            return sending.done()
+
+    return asyncio.run(run())
 
 
 def produce_kraft_arrow(load: Load) -> LoadResult:
@@ -162,17 +239,25 @@ def produce_kafka_python(load: Load) -> LoadResult:
     return done
 
 
+@asynccontextmanager
+async def _aiokafka(load: Load) -> AsyncIterator[AIOKafkaProducer]:
+    producer = AIOKafkaProducer(
+        bootstrap_servers=load.bootstrap,
+        enable_idempotence=True,
+        linger_ms=LINGER_MS,
+        max_batch_size=load.batch_size,
+    )
+    await producer.start()
+    try:
+        await producer.send_and_wait(load.topic, b"first")
+        yield producer
+    finally:
+        await producer.stop()
+
+
 def produce_aiokafka(load: Load) -> LoadResult:
     async def run() -> LoadResult:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=load.bootstrap,
-            enable_idempotence=True,
-            linger_ms=LINGER_MS,
-            max_batch_size=load.batch_size,
-        )
-        await producer.start()
-        try:
-            await producer.send_and_wait(load.topic, b"first")
+        async with _aiokafka(load) as producer:
             value = bytes(load.size_bytes)
             watch, sent = Stopwatch(), 0
             while watch.seconds < load.seconds:
@@ -181,8 +266,6 @@ def produce_aiokafka(load: Load) -> LoadResult:
                 sent += _AT_ONCE
             await producer.flush()
             return watch.done(sent)
-        finally:
-            await producer.stop()
 
     return asyncio.run(run())
 
@@ -191,11 +274,13 @@ def produce_aiokafka(load: Load) -> LoadResult:
 LOADS: Final[dict[str, dict[str, Callable[[Load], LoadResult]]]] = {
     "produce": {
         "kraft": produce_kraft,
+        "kraft (asyncio)": produce_kraft_asyncio,
         "kraft (Arrow)": produce_kraft_arrow,
         "confluent-kafka": produce_confluent,
         "kafka-python": produce_kafka_python,
         "aiokafka": produce_aiokafka,
     },
+    "send": {"kraft": send_kraft, "kraft (asyncio)": send_kraft_asyncio, "aiokafka": send_aiokafka},
 }
 
 

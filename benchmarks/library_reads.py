@@ -19,7 +19,7 @@ from kafka import KafkaConsumer
 
 from benchmarks.library_loads import Load, LoadResult, Stopwatch, main
 from benchmarks.loadgen import LoadFailed
-from broker.client import Consumer, TopicPartition
+from broker.client import AsyncioConsumer, Consumer, TopicPartition
 
 _BATCH_RECORDS: Final = 10_000
 _WAIT_S: Final = 0.5
@@ -65,6 +65,41 @@ def consume_kraft(load: Load) -> LoadResult:
             return reading.done()
 
     return trio.run(run)
+
+
+def consume_kraft_asyncio(load: Load) -> LoadResult:
+    async def run() -> LoadResult:
+        async with AsyncioConsumer(load.bootstrap, auto_offset_reset="earliest") as consumer:
+            await _assign_all_asyncio(consumer, load.topic)
+            reading = Reading(load, len(await consumer.fetch(1)))
+            while reading.goes_on:
+                reading.add(len(await consumer.fetch(_BATCH_RECORDS, _WAIT_S)))
+            return reading.done()
+
+    return asyncio.run(run())
+
+
+def iterate_kraft_asyncio(load: Load) -> LoadResult:
+    async def run() -> LoadResult:
+        async with AsyncioConsumer(load.bootstrap, auto_offset_reset="earliest") as consumer:
+            await _assign_all_asyncio(consumer, load.topic)
+            reading = Reading(load, len(await consumer.fetch(1)))
+            while reading.goes_on:
+                read = 0
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_WAIT_S):
+                        async for _ in consumer:
+                            read += 1
+                            if read == _CLOCK_EVERY:
+                                break
+                reading.add(read)
+            return reading.done()
+
+    return asyncio.run(run())
+
+
+async def _assign_all_asyncio(consumer: AsyncioConsumer, topic: str) -> None:
+    await consumer.assign([TopicPartition(topic, each.partition) for each in await consumer.partitions_for(topic)])
 
 
 def consume_kraft_arrow(load: Load) -> LoadResult:
@@ -230,6 +265,7 @@ def _aiokafka(load: Load, read: Callable[[Any, Reading], Any]) -> LoadResult:
 READS: Final[dict[str, dict[str, Callable[[Load], LoadResult]]]] = {
     "consume": {
         "kraft": consume_kraft,
+        "kraft (asyncio)": consume_kraft_asyncio,
         "kraft (Arrow)": consume_kraft_arrow,
         "confluent-kafka": consume_confluent,
         "kafka-python": consume_kafka_python,
@@ -237,6 +273,7 @@ READS: Final[dict[str, dict[str, Callable[[Load], LoadResult]]]] = {
     },
     "iterate": {
         "kraft": iterate_kraft,
+        "kraft (asyncio)": iterate_kraft_asyncio,
         "confluent-kafka": iterate_confluent,
         "kafka-python": iterate_kafka_python,
         "aiokafka": iterate_aiokafka,

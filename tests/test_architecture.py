@@ -347,9 +347,14 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     # A client's wall clock and random numbers, which the simulation replaces.
     "broker.client.environment": {"random", "time"},
     # The blocking clients: the thread of their loop, which a fork of the process does not inherit.
-    "broker.client.blocking.queued_producer": {"threading"},
+    "broker.client.aio.calls": {"asyncio", "trio.to_thread.run_sync"},
+    "broker.client.aio.client": {"asyncio"},
+    "broker.client.aio.consumer": {"asyncio"},
+    "broker.client.aio.producer": {"asyncio"},
     "broker.client.blocking.calls": {"threading", "trio.to_thread.run_sync"},
-    "broker.client.blocking.loop": {"os", "threading"},
+    "broker.client.hosted.queued_producer": {"threading"},
+    "broker.client.hosted.client": {"threading"},
+    "broker.client.hosted.loop": {"os", "threading"},
     "broker.client.producer.unread_failures": {"threading"},
     # Consumers between the tasks of a worker process, which Spark forks, and the wait between attempts to plan.
     "broker.spark.clients": {"os", "threading", "time"},

@@ -68,5 +68,8 @@ def test_the_examples_in_docstrings_run(name: str, bootstrap: str) -> None:
     for old, new in changes.items():
         code = code.replace(old, new)
     run_example(
-        code, name, dict(vars(broker.client)) | {each: getattr(broker.client, each) for each in broker.client.__all__}
+        code,
+        name,
+        dict(vars(broker.client)) | {each: getattr(broker.client, each) for each in broker.client.__all__},
+        is_of_asyncio=name.startswith("Asyncio"),
     )

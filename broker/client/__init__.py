@@ -1,4 +1,4 @@
-"""The client library on Trio: Producer, Consumer, Admin, and a blocking variant of each.
+"""The client library on Trio: Producer, Consumer, Admin, and variants of each for asyncio and for threads.
 
 These imports are the list of public names. `exports` reads the list from this file, and imports the module of a name
 when the name is first used: a node uses the connection alone, and a Spark worker a few names.
@@ -70,6 +70,11 @@ if TYPE_CHECKING:
     from broker.client.admin import TransactionListing as TransactionListing
     from broker.client.admin import UpgradeType as UpgradeType
     from broker.client.admin import VersionRange as VersionRange
+    from broker.client.aio import AsyncioAdmin as AsyncioAdmin
+    from broker.client.aio import AsyncioConsumer as AsyncioConsumer
+    from broker.client.aio import AsyncioDelivery as AsyncioDelivery
+    from broker.client.aio import AsyncioProducer as AsyncioProducer
+    from broker.client.aio import AsyncioRebalanceListener as AsyncioRebalanceListener
     from broker.client.blocking import SyncAdmin as SyncAdmin
     from broker.client.blocking import SyncConsumer as SyncConsumer
     from broker.client.blocking import SyncDelivery as SyncDelivery

@@ -59,8 +59,8 @@ async def open_cluster(
 def _check_trio() -> None:
     if not trio.lowlevel.in_trio_task():
         raise RuntimeError(
-            "the client runs under Trio: call trio.run(main) instead of asyncio.run(main()); or use the blocking"
-            " SyncProducer, SyncConsumer and SyncAdmin, which asyncio programs call in threads (asyncio.to_thread)"
+            "the client runs under Trio: call trio.run(main); or use AsyncioProducer, AsyncioConsumer and AsyncioAdmin"
+            " on asyncio, and the blocking SyncProducer, SyncConsumer and SyncAdmin elsewhere"
         )
 
 

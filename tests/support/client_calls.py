@@ -11,10 +11,26 @@ import attrs
 from hypothesis import strategies as st
 
 import broker.client
-from broker.client import AclOperation, Admin, Consumer, Producer, SyncAdmin, SyncConsumer, SyncProducer, TopicPartition
+from broker.client import (
+    AclOperation,
+    Admin,
+    AsyncioAdmin,
+    AsyncioConsumer,
+    AsyncioProducer,
+    Consumer,
+    Producer,
+    SyncAdmin,
+    SyncConsumer,
+    SyncProducer,
+    TopicPartition,
+)
 from broker.client.config import ClientConfig
 
-CLIENTS: Final = (Producer, Consumer, Admin, SyncProducer, SyncConsumer, SyncAdmin)
+CLIENTS: Final = (
+    *(Producer, Consumer, Admin),
+    *(AsyncioProducer, AsyncioConsumer, AsyncioAdmin),
+    *(SyncProducer, SyncConsumer, SyncAdmin),
+)
 TOPIC: Final = "calls"
 # Calls whose whole purpose is to wait for ever.
 _TIMEOUTS: Final = ("timeout_s", "timeout_ms")
@@ -64,14 +80,23 @@ class Kind(Enum):
 
 
 def public_calls() -> list[Call]:
-    """Every public method that takes arguments, of every client and its blocking face."""
+    """Every public method that takes arguments, of every client and its faces.
+
+    Those for asyncio that are derived from Trio's methods are left out: the blocking ones check in the same way.
+    """
     return [
         Call(client, name, parameters)
         for client in CLIENTS
         for name, method in inspect.getmembers(client, callable)
         if name == "__init__" or not name.startswith("_")
+        if not (client.__name__.startswith("Asyncio") and _is_derived(client, method))
         if (parameters := _parameters(method))
     ]
+
+
+def _is_derived(client: type[Any], method: Callable[..., Any]) -> bool:
+    """True for `name = awaited(Client.name)` and the like."""
+    return not inspect.unwrap(method).__qualname__.startswith(client.__name__)
 
 
 def _parameters(method: Callable[..., Any]) -> tuple[str, ...]:
@@ -79,10 +104,14 @@ def _parameters(method: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(name for name, each in inspect.signature(method).parameters.items() if each.kind in kinds)[1:]
 
 
+def kind_of(client: type[Any]) -> str:
+    """Producer, Consumer or Admin."""
+    return client.__name__.removeprefix("Sync").removeprefix("Asyncio")
+
+
 def config_keys(client: type[Any]) -> list[str]:
     """The config keys of a client."""
-    name = client.__name__.removeprefix("Sync")
-    config: type[ClientConfig] = getattr(broker.client, f"{name}Config")
+    config: type[ClientConfig] = getattr(broker.client, f"{kind_of(client)}Config")
     return [field.name for field in attrs.fields(config)]
 
 

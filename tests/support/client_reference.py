@@ -18,7 +18,7 @@ from tests.support.source_code import Module, read_modules
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 _LINE_LENGTH: Final = 100
-_FACES: Final = ("blocking", "on_loop")
+_FACES: Final = ("blocking", "on_loop", "awaited", "awaited_on_loop")
 _ENVIRONMENT: Final = "environment"
 _SPECIAL_METHODS: Final = ("__init__", "__call__")
 
@@ -29,6 +29,7 @@ _SECTIONS: Final = {
     "consumer": ("Consumer", ("broker.client.consumer",)),
     "admin": ("Admin", ("broker.client.admin",)),
     "admin-values": ("Values that Admin takes and returns", ("broker.client.admin", "metadata.protocol.enums")),
+    "asyncio": ("Clients for asyncio", ("broker.client.aio",)),
     "blocking": ("Blocking clients", ("broker.client.blocking",)),
     "serializers": ("Serializers", ("broker.client.serializers",)),
     "values": (
@@ -38,7 +39,7 @@ _SECTIONS: Final = {
     "requests": ("Requests and responses", ("broker.client.connection", "broker.client.payloads")),
 }
 _ADMIN, _ADMIN_VALUES = "admin", "admin-values"
-_FIRST: Final = ("Producer", "Consumer", "Admin", "SyncProducer", "SyncConsumer", "SyncAdmin")
+_FIRST: Final = tuple(f"{face}{kind}" for face in ("", "Asyncio", "Sync") for kind in ("Producer", "Consumer", "Admin"))
 # Classes that applications construct, in addition to those that have only fields.
 _CONSTRUCTED: Final = (*_FIRST, "StringDeserializer", "StringSerializer")
 _KEYS_END: Final = ("Config", "Settings")
@@ -156,8 +157,10 @@ class _Source:
         faces = [statement for _, statement in members if _is_face(statement)]
         if faces:
             names = ", ".join(f"`{ast.unparse(face.targets[0])}`" for face in faces if isinstance(face, ast.Assign))
-            original = definition.name.removeprefix("Sync")
-            yield f"These methods have the parameters of `{original}`'s and block: {names}.\n\n"
+            face = "Sync" if definition.name.startswith("Sync") else "Asyncio"
+            original = definition.name.removeprefix(face)
+            how = "block" if face == "Sync" else "are awaited"
+            yield f"These methods have the parameters of `{original}`'s and {how}: {names}.\n\n"
 
     def _error(self, definition: ast.ClassDef) -> Iterator[str]:
         bases = ", ".join(f"`{ast.unparse(base)}`" for base in definition.bases)

@@ -1,6 +1,7 @@
 """The examples of a document: Python blocks, and the text blocks after them that show their output."""
 
 import ast
+import asyncio
 import inspect
 import io
 import re
@@ -21,12 +22,15 @@ def examples(document: str, section: str | None = None) -> list[tuple[int, str, 
     return [(text.count("\n", 0, block.start(1)), block[1], block[2]) for block in blocks if block.start() > start]
 
 
-def run_example(code: str, document: str, names: dict[str, Any]) -> str:
-    """Runs an example, and returns what it prints."""
+def run_example(code: str, document: str, names: dict[str, Any], *, is_of_asyncio: bool = False) -> str:
+    """Runs an example under Trio, or else on asyncio, and returns what it prints."""
     compiled = compile(code, document, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     printed = io.StringIO()
     with redirect_stdout(printed):
         result = eval(compiled, names)
         if inspect.iscoroutine(result):
-            trio.run(lambda: result)
+            if is_of_asyncio:
+                asyncio.run(result)
+            else:
+                trio.run(lambda: result)
     return printed.getvalue()

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 from broker.client import (
+    AsyncioAdmin,
+    AsyncioConsumer,
+    AsyncioProducer,
     ClientError,
     Consumer,
     ConsumerRecord,
@@ -107,6 +110,21 @@ def fixture() -> Iterator[SyncProducer]:
         assert_type(created["readings"].num_partitions, int)
     with SyncProducer("localhost:9092") as producer:
         yield producer
+
+
+async def asyncio_clients() -> None:
+    async with AsyncioProducer("localhost:9092", value_serializer=StringSerializer()) as texts:
+        assert_type(texts, AsyncioProducer[bytes, str])
+        assert_type(await texts.send("readings", "text"), RecordMetadata)
+        assert_type(await texts.send_soon("readings", "text"), RecordMetadata)
+        await texts.send("readings", b"value")  # type: ignore[arg-type]
+    async with AsyncioConsumer("localhost:9092", key_deserializer=StringDeserializer()) as keyed:
+        assert_type(await keyed.fetch(), list[ConsumerRecord[str, bytes]])
+        async for record in keyed:
+            assert_type(record, ConsumerRecord[str, bytes])
+    async with AsyncioAdmin("localhost:9092") as admin:
+        created = await admin.create_topics([NewTopic("readings", num_partitions=1)])
+        assert_type(created.raise_first()["readings"].num_partitions, int)
 
 
 def blocking() -> int:

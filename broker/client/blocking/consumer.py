@@ -4,26 +4,23 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack
 
 from broker.client.arguments.calls import checks_arguments
 from broker.client.blocking.calls import do_in_calling_thread
 from broker.client.blocking.client import BlockingClient, blocking, on_loop
 from broker.client.consumer.config import ConsumerSettings
 from broker.client.consumer.consumer import ARROW_RECORDS_MAX, Consumer
-from broker.client.consumer.errors import NotAssigned
 from broker.client.consumer.group import Assignor, RebalanceListener
 from broker.client.consumer.group.subscribed_topics import Pattern
 from broker.client.consumer.range_reader import RangeReader
 from broker.client.consumer.record_reader import EncodedRecords
 from broker.client.errors import ClosedError
+from broker.client.hosted.taken_records import begin_of, begin_of_one, begin_of_table, seek_back, with_places
 from broker.client.serializers import Deserializer
 from broker.client.types import ConsumerRecord, Count, K, OffsetAndMetadata, TopicPartition, Uuid, V
 
 T = TypeVar("T")
-
-# The columns of a table that say where its records are.
-_PLACE_COLUMNS: Final = ("topic", "partition", "offset")
 
 
 class SyncRebalanceListener:
@@ -98,11 +95,11 @@ class SyncConsumer(BlockingClient[Consumer[K, V]], Generic[K, V]):
         if not self._hosted.belongs_to_parent:
             for record in self._consumer._ready():
                 return record
-        return self._read(Consumer.__anext__, lambda record: _begin_of([record]))
+        return self._read(Consumer.__anext__, begin_of_one)
 
     def fetch(self, max_records: Count | None = None, timeout_s: float | None = None) -> list[ConsumerRecord[K, V]]:
         """The next records; see `Consumer.fetch`. If the wait is interrupted, no record is taken."""
-        return self._read(lambda consumer: consumer.fetch(max_records, timeout_s), _begin_of)
+        return self._read(lambda consumer: consumer.fetch(max_records, timeout_s), begin_of)
 
     def fetch_arrow(
         self, max_records: Count = ARROW_RECORDS_MAX, timeout_s: float | None = None, *, columns: Sequence[str] = ()
@@ -111,9 +108,8 @@ class SyncConsumer(BlockingClient[Consumer[K, V]], Generic[K, V]):
         from broker.client.arrow import DEFAULT_COLUMNS
 
         wanted = columns or DEFAULT_COLUMNS
-        # Where the records begin has to be known, should the consumer have to go back.
-        read = [*wanted, *(name for name in _PLACE_COLUMNS if name not in wanted)]
-        table = self._read(lambda consumer: consumer.fetch_arrow(max_records, timeout_s, columns=read), _begin_of_table)
+        read = with_places(wanted)
+        table = self._read(lambda consumer: consumer.fetch_arrow(max_records, timeout_s, columns=read), begin_of_table)
         return table.select(wanted)
 
     def read_range(
@@ -193,7 +189,7 @@ class SyncConsumer(BlockingClient[Consumer[K, V]], Generic[K, V]):
         except BaseException:
             if taken:
                 with suppress(ClosedError):
-                    self._hosted.run(_seek_back, begin_of(taken[0]))
+                    self._hosted.run(seek_back, begin_of(taken[0]))
             raise
         return taken[0]
 
@@ -216,25 +212,3 @@ class _OnCallingThread(RebalanceListener):
 
 def _on_calling_thread(listener: SyncRebalanceListener | None) -> RebalanceListener | None:
     return None if listener is None else _OnCallingThread(listener)
-
-
-def _begin_of(records: Iterable[ConsumerRecord[Any, Any]]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The position of the first of these records in each partition."""
-    first: dict[TopicPartition, OffsetAndMetadata] = {}
-    for record in records:
-        first.setdefault(
-            TopicPartition(record.topic, record.partition), OffsetAndMetadata(record.offset, record.leader_epoch)
-        )
-    return first
-
-
-def _begin_of_table(table: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-    begins = table.group_by(["topic", "partition"]).aggregate([("offset", "min")]).to_pylist()
-    return {TopicPartition(row["topic"], row["partition"]): OffsetAndMetadata(row["offset_min"]) for row in begins}
-
-
-async def _seek_back(consumer: Consumer[Any, Any], positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-    """Has the consumer read from these positions again, as far as their partitions are still assigned."""
-    for partition, position in positions.items():
-        with suppress(NotAssigned):
-            consumer.seek(partition, position)

@@ -4,32 +4,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
 from types import TracebackType
-from typing import Any, Final, Generic, Unpack
+from typing import Any, Generic, Unpack
 
 from broker.client.arguments.calls import checks_arguments
-from broker.client.blocking.client import BlockingClient
-from broker.client.blocking.loop import HostedClient
-from broker.client.blocking.queued_producer import OnDelivery, QueuedProducer, QueuedRecord
+from broker.client.blocking.client import BlockingClient, BlockingHost
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.errors import ClosedError
+from broker.client.hosted.queued_producer import QueuedProducer, QueuedRecord
 from broker.client.metadata_cache import PartitionMetadata
+from broker.client.producer.batch import OnDelivery
 from broker.client.producer.config import ProducerSettings
 from broker.client.producer.partitioners import Partitioner
 from broker.client.producer.producer import Producer
-from broker.client.producer.record_arguments import (
-    NO_HEADERS,
-    check_callback,
-    check_topic,
-    headers_of,
-    partition_number,
-    timestamp,
-)
 from broker.client.producer.transaction_state import PreparedTransaction
 from broker.client.producer.unread_failures import UndeliveredRecords
-from broker.client.serializers import BytesSerializer, Serializer
+from broker.client.serializers import Serializer
 from broker.client.types import Header, K, OffsetAndMetadata, RecordMetadata, TopicPartition, V
-
-_BYTES: Final = BytesSerializer()
 
 
 class SyncDelivery(QueuedRecord):
@@ -37,7 +27,7 @@ class SyncDelivery(QueuedRecord):
 
     __slots__ = ("_hosted",)
 
-    def __init__(self, hosted: HostedClient[QueuedProducer]) -> None:
+    def __init__(self, hosted: BlockingHost[QueuedProducer]) -> None:
         super().__init__()
         self._hosted = hosted
 
@@ -83,9 +73,7 @@ class SyncProducer(BlockingClient[QueuedProducer], Generic[K, V]):
             **settings,
         )
         self._producer = producer
-        self._has_no_key_serializer = key_serializer is None
-        self._has_no_value_serializer = value_serializer is None
-        self._queued_producer = QueuedProducer(producer)
+        self._queued_producer = QueuedProducer(producer, key_serializer, value_serializer)
         super().__init__(self._queued_producer.open())
 
     def send_soon(
@@ -109,15 +97,11 @@ class SyncProducer(BlockingClient[QueuedProducer], Generic[K, V]):
         hosted = self._hosted
         if hosted.is_closed:
             raise hosted.closed_error("the producer is closed; open another one")
-        is_plain = key is None and headers is NO_HEADERS and partition is None and timestamp_ms is None
-        if not (is_plain and on_delivery is None and type(value) is bytes and type(topic) is str and topic.isascii()):
-            key, value, headers, partition, timestamp_ms = self._checked(
-                topic, key, value, headers, partition, timestamp_ms, on_delivery
-            )
+        entry = self._queued_producer.entry(topic, value, key, headers, partition, timestamp_ms, on_delivery)
         if self._queued_producer.is_full:
             hosted.run(QueuedProducer.wait_for_room)
         delivery = SyncDelivery(hosted)
-        if self._queued_producer.put(delivery, topic, value, key, headers, partition, timestamp_ms, on_delivery):
+        if self._queued_producer.put(delivery, entry):
             hosted.call_soon(QueuedProducer.wake)
         return delivery
 
@@ -214,29 +198,3 @@ class SyncProducer(BlockingClient[QueuedProducer], Generic[K, V]):
             undelivered = found.beside(error)
         if undelivered is not None:
             raise undelivered
-
-    def _checked(
-        self,
-        topic: str,
-        key: Any,
-        value: Any,
-        headers: Sequence[Header],
-        partition: int | None,
-        timestamp_ms: int | None,
-        on_delivery: OnDelivery | None,
-    ) -> tuple[Any, Any, Sequence[Header], int | None, int | None]:
-        """The parts of a record, as far as they need no serializer. Raises TypeError and ValueError."""
-        check_topic(topic)
-        if on_delivery is not None:
-            check_callback(on_delivery)
-        if self._has_no_key_serializer and key is not None:
-            key = _BYTES.serialize(topic, key)
-        if self._has_no_value_serializer and value is not None:
-            value = _BYTES.serialize(topic, value)
-        if headers is not NO_HEADERS:
-            headers = headers_of(topic, headers)
-        if partition is not None:
-            partition = partition_number(topic, partition)
-        if timestamp_ms is not None:
-            timestamp_ms = timestamp(topic, timestamp_ms)
-        return key, value, headers, partition, timestamp_ms

@@ -9,7 +9,7 @@ from broker.client.producer.unread_failures import UnreadFailures
 from broker.client.records import NewRecord
 from broker.client.types import Header, RecordMetadata, TopicPartition
 
-OnDelivery: TypeAlias = Callable[[RecordMetadata | None, Exception | None], None]
+OnDelivery: TypeAlias = Callable[[RecordMetadata | None, Exception | None], object]
 
 NO_OFFSET: Final = -1
 _NO_LOG_APPEND_TIME: Final = -1

@@ -1,5 +1,6 @@
 """Wrong arguments are refused at the call, by every public call, and concern no other client of the process."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from tests.support.client_calls import (
     Call,
     Wrong,
     config_keys,
+    kind_of,
     public_calls,
     valid_arguments,
     waits_for_ever,
@@ -102,7 +104,7 @@ def refusal(arguments: dict[str, Any]) -> Iterator[None]:
 
 
 def open_client(call: Call, bootstrap: str) -> Any:
-    settings = QUICK | OF_KIND[call.client.__name__.removeprefix("Sync")]
+    settings = QUICK | OF_KIND[kind_of(call.client)]
     if call.client.__name__.endswith("Producer") and "transaction" in call.name:
         settings |= {"transactional_id": f"calls-{call}"}
     return call.client(bootstrap, **settings)
@@ -121,7 +123,10 @@ def use_async(call: Call, bootstrap: str, arguments: dict[str, Any]) -> None:
                 if hasattr(result, "__await__"):
                     await result
 
-    trio.run(use)
+    if call.client.__name__.startswith("Asyncio"):
+        asyncio.run(use())
+    else:
+        trio.run(use)
 
 
 def construct(client: type[Any], arguments: dict[str, Any]) -> None:
@@ -150,7 +155,7 @@ def test_a_wrong_argument_is_refused_and_other_clients_go_on(
     within(HANG_S, witness)
 
 
-@pytest.mark.parametrize("client", [client for client in CLIENTS if not client.__name__.startswith("Sync")])
+@pytest.mark.parametrize("client", [each for each in CLIENTS if kind_of(each) == each.__name__])
 @settings(examples, max_examples=100)
 @given(data=st.data())
 def test_a_wrong_value_of_a_config_key_is_refused_by_the_constructor(client: type[Any], data: st.DataObject) -> None:

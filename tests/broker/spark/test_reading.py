@@ -190,7 +190,7 @@ def test_forked_process_does_not_wait_for_a_lock_of_its_parents_clients(bootstra
     """The child drops the parent's clients. It must not hand their closing to the parent's loop, whose lock is held."""
     script = """
 import os, sys, threading, time
-from broker.client.blocking.loop import PROCESS_LOOP
+from broker.client.hosted.loop import PROCESS_LOOP
 from broker.spark.clients import CONSUMERS
 with CONSUMERS.lend({"bootstrap.servers": sys.argv[1]}):
     pass

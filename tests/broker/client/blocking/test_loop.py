@@ -8,8 +8,9 @@ import pytest
 import trio
 
 from broker.client.blocking.calls import do_in_calling_thread
-from broker.client.blocking.loop import PROCESS_LOOP, HostedClient
+from broker.client.blocking.client import BlockingHost
 from broker.client.errors import ClosedError
+from broker.client.hosted.loop import PROCESS_LOOP
 from tests.support.scripts import run_script
 
 SILENT_SERVER = """
@@ -58,8 +59,8 @@ async def opened(client: Client, failure: Exception | None = None) -> AsyncItera
         raise failure
 
 
-def host(client: Client, failure: Exception | None = None) -> HostedClient[Client]:
-    return HostedClient(PROCESS_LOOP.get(), opened(client, failure))
+def host(client: Client, failure: Exception | None = None) -> BlockingHost[Client]:
+    return BlockingHost(PROCESS_LOOP.get(), opened(client, failure))
 
 
 def test_clients_of_a_process_share_a_thread() -> None:
@@ -164,7 +165,7 @@ def test_an_error_of_the_block_reaches_the_client() -> None:
             seen.append(error)
             raise
 
-    hosted = HostedClient(PROCESS_LOOP.get(), client())
+    hosted = BlockingHost(PROCESS_LOOP.get(), client())
     hosted.close(KeyError("of the block"))
     assert len(seen) == 1
 
@@ -232,12 +233,13 @@ def test_clients_that_are_open_at_the_end_of_the_process_are_closed_in_order() -
     script = """
 from contextlib import asynccontextmanager
 from broker.client.blocking.calls import do_in_calling_thread
-from broker.client.blocking.loop import HostedClient, PROCESS_LOOP
+from broker.client.blocking.client import BlockingHost
+from broker.client.hosted.loop import PROCESS_LOOP
 @asynccontextmanager
 async def client():
     yield None
     print("closed")
-hosted = HostedClient(PROCESS_LOOP.get(), client())
+hosted = BlockingHost(PROCESS_LOOP.get(), client())
 """
     assert run_script(script) == "closed\n"
 

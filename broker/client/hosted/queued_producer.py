@@ -1,31 +1,41 @@
-"""Passes records from the threads of an application to the producer on the background loop.
+"""Passes records from an application to the producer on the background loop.
 
-Waking the loop for every record would cost more than the record itself. So threads append to a queue, and one task of
-the loop passes the queued records to the producer, in order. The queue is bounded; a thread waits while it is full.
+Waking the loop for every record would cost more than the record itself. So the application appends to a queue, and one
+task of the loop passes the queued records to the producer, in order. The queue is bounded; a caller waits while it is
+full.
 """
 
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from math import inf
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import trio
 
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.errors import ClosedError, TimedOut, TransactionError, TransactionStateError
 from broker.client.metadata_cache import PartitionMetadata
+from broker.client.producer.batch import OnDelivery
 from broker.client.producer.buffer_memory import BufferFull
 from broker.client.producer.delivery import Delivery
 from broker.client.producer.producer import Producer
+from broker.client.producer.record_arguments import (
+    NO_HEADERS,
+    check_callback,
+    check_topic,
+    headers_of,
+    partition_number,
+    timestamp,
+)
 from broker.client.producer.transaction_state import PreparedTransaction
 from broker.client.producer.unread_failures import UnreadFailures
+from broker.client.serializers import BytesSerializer
 from broker.client.types import Header, OffsetAndMetadata, RecordMetadata, TopicPartition
 
-OnDelivery: TypeAlias = Callable[[RecordMetadata | None, Exception | None], None]
-
+_BYTES: Final = BytesSerializer()
 # A queue that the loop empties in about 50 ms; more would only delay the back-pressure of buffer.memory.
 QUEUED_RECORDS_MAX: Final = 10_000
 # Values are counted as they are given: those that are not bytes yet may become larger.
@@ -64,8 +74,9 @@ class QueuedRecord:
         return self.delivery.result()
 
 
-class _Entry(NamedTuple):
-    record: QueuedRecord
+class Entry(NamedTuple):
+    """The parts of a record. `size` is that of its value, as far as it is known."""
+
     topic: str
     value: Any
     key: Any
@@ -77,11 +88,15 @@ class _Entry(NamedTuple):
 
 
 class QueuedProducer:
-    """A producer that threads feed through a queue. `put` and `is_full` are for threads, the rest is for the loop."""
+    """A producer that is fed through a queue. `put` and `is_full` are for any thread, the rest is for the loop."""
 
-    def __init__(self, producer: Producer[Any, Any]) -> None:
+    def __init__(
+        self, producer: Producer[Any, Any], key_serializer: object | None, value_serializer: object | None
+    ) -> None:
         self.producer = producer
-        self._queue: deque[_Entry] = deque()
+        self._has_no_key_serializer = key_serializer is None
+        self._has_no_value_serializer = value_serializer is None
+        self._queue: deque[tuple[QueuedRecord, Entry]] = deque()
         self._lock = threading.Lock()
         self._bytes_put = 0
         self._bytes_taken = 0
@@ -89,15 +104,14 @@ class QueuedProducer:
         self._arrived = trio.Event()
         self._advanced = trio.Event()
 
-    # For threads
+    # For any thread
 
     @property
     def is_full(self) -> bool:
         return len(self._queue) >= QUEUED_RECORDS_MAX or self._bytes_put - self._bytes_taken >= QUEUED_BYTES_MAX
 
-    def put(
+    def entry(
         self,
-        record: QueuedRecord,
         topic: str,
         value: Any,
         key: Any,
@@ -105,12 +119,31 @@ class QueuedProducer:
         partition: int | None,
         timestamp_ms: int | None,
         on_delivery: OnDelivery | None,
-    ) -> bool:
-        """Appends a record to the queue. Returns True if the caller has to have the loop call `wake`."""
+    ) -> Entry:
+        """A record, checked as far as it needs no serializer. Raises TypeError and ValueError."""
+        is_plain = key is None and headers is NO_HEADERS and partition is None and timestamp_ms is None
+        if on_delivery is not None:
+            check_callback(on_delivery)
+        if not (is_plain and type(value) is bytes and type(topic) is str and topic.isascii()):
+            check_topic(topic)
+            if self._has_no_key_serializer and key is not None:
+                key = _BYTES.serialize(topic, key)
+            if self._has_no_value_serializer and value is not None:
+                value = _BYTES.serialize(topic, value)
+            if headers is not NO_HEADERS:
+                headers = headers_of(topic, headers)
+            if partition is not None:
+                partition = partition_number(topic, partition)
+            if timestamp_ms is not None:
+                timestamp_ms = timestamp(topic, timestamp_ms)
         size = len(value) if isinstance(value, bytes | str) else 0
+        return Entry(topic, value, key, headers, partition, timestamp_ms, on_delivery, size)
+
+    def put(self, record: QueuedRecord, entry: Entry) -> bool:
+        """Appends a record to the queue. Returns True if the caller has to have the loop call `wake`."""
         with self._lock:
-            self._bytes_put += size
-            self._queue.append(_Entry(record, topic, value, key, headers, partition, timestamp_ms, on_delivery, size))
+            self._bytes_put += entry.size
+            self._queue.append((record, entry))
             is_asleep, self._is_awake = not self._is_awake, True
         return is_asleep
 
@@ -228,27 +261,27 @@ class QueuedProducer:
                     break
 
     async def _hand_over_first(self) -> None:
-        entry = self._queue[0]
+        record, entry = self._queue[0]
         try:
-            entry.record.delivery = await self._send(entry)
+            record.delivery = await self._send(entry)
         except TimedOut as error:
             # There was no room for max.block.ms. The records queued after it have waited as long, and would now wait
             # once more.
             self._refuse_all(error)
             return
         except Exception as error:  # noqa: BLE001 - raised by the record's result()
-            self._refuse(entry, error)
+            self._refuse(record, entry, error)
         self._take_first()
 
     def _refuse_all(self, error: Exception) -> None:
         for _ in range(len(self._queue)):
-            self._refuse(self._queue[0], error)
+            self._refuse(*self._queue[0], error)
             self._take_first()
 
     def _take_first(self) -> None:
-        self._bytes_taken += self._queue.popleft().size
+        self._bytes_taken += self._queue.popleft()[1].size
 
-    async def _send(self, entry: _Entry) -> Delivery:
+    async def _send(self, entry: Entry) -> Delivery:
         """Hands one record to the producer, as soon as that has room for it."""
         room = self.producer.config.batch_size
         while True:
@@ -272,12 +305,12 @@ class QueuedProducer:
         advanced, self._advanced = self._advanced, trio.Event()
         advanced.set()
 
-    def _refuse(self, entry: _Entry, error: Exception) -> None:
+    def _refuse(self, record: QueuedRecord, entry: Entry, error: Exception) -> None:
         # A commit tells of records that were refused because of their transaction.
         is_of_transaction = isinstance(error, TransactionError) and not isinstance(error, TransactionStateError)
         if entry.on_delivery is None and not is_of_transaction:
-            entry.record.unread_failures = self.producer.unread_failures
+            record.unread_failures = self.producer.unread_failures
             self.producer.unread_failures.add(1, error)
-        entry.record.error = error
+        record.error = error
         if entry.on_delivery is not None:
             entry.on_delivery(None, error)
