@@ -4,16 +4,21 @@ It prints a line for each event of its history. When its stdin is closed, it end
 """
 
 import json
+import os
 import subprocess
 import sys
 import threading
 import time
+from typing import Final, TextIO
 
 import attrs
 
+from jepsen.processes.launcher import LaunchedProcess, Program, launcher
 from tests.support.group_history import Event, GroupHistory
 from tests.support.group_members import KINDS, WITHIN_S, GroupMember, Membership
-from tests.support.source_code import ROOT
+
+_MEMBER: Final = Program("tests.support.member_process", ("tests.support.group_members",))
+_STDERR: Final = 2
 
 
 class MemberProcess:
@@ -23,29 +28,30 @@ class MemberProcess:
         self.kind, self.membership, self.history = kind, membership, history
         self.name = membership.name
         self.errors: list[str] = []
-        self._process: subprocess.Popen[str] | None = None
-        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._process: LaunchedProcess | None = None
+        self._stdin: TextIO | None = None
+        self._reader: threading.Thread | None = None
 
     @property
-    def process(self) -> subprocess.Popen[str]:
+    def process(self) -> LaunchedProcess:
         assert self._process is not None, f"{self.name} was never started"
         return self._process
 
     def start(self) -> None:
         told = json.dumps({"kind": self.kind.__name__, **attrs.asdict(self.membership)})
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.member_process", told],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        stdin, written = os.pipe()
+        read, stdout = os.pipe()
+        self._process = launcher().start(_MEMBER, [told], stdout, errors=_STDERR, stdin=stdin)
+        for each in (stdin, stdout):
+            os.close(each)
+        self._stdin = os.fdopen(written, "w")
+        self._reader = threading.Thread(target=self._read, args=[os.fdopen(read)], daemon=True)
         self._reader.start()
 
     def stop(self) -> None:
         """Leave the group, as closing a consumer does."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        assert self._stdin is not None, "it was started"
+        self._stdin.close()
         try:
             self.process.wait(WITHIN_S)
         except subprocess.TimeoutExpired:
@@ -62,22 +68,21 @@ class MemberProcess:
     def _end(self) -> None:
         """Read the events that it has printed, then record that it owns nothing."""
         at = time.monotonic()
+        assert self._reader is not None, "it was started"
         self._reader.join(WITHIN_S)
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.stdout.close()
+        assert self._stdin is not None, "it was started"
+        self._stdin.close()
         self.history.tell(Event(at, self.name, "gone", ()))
 
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if not line.endswith("\n"):
-                return  # it was killed while it wrote this line
-            told = json.loads(line)
-            if isinstance(told, str):
-                self.errors.append(told)
-            else:
+    def _read(self, stdout: TextIO) -> None:
+        with stdout:
+            for line in stdout:
+                if not line.endswith("\n"):
+                    return  # it was killed while it wrote this line
+                told = json.loads(line)
+                if isinstance(told, str):
+                    self.errors.append(told)
+                    continue
                 at, name, kind, partitions, offset = told
                 self.history.tell(Event(at, name, kind, tuple((topic, index) for topic, index in partitions), offset))
 

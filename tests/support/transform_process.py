@@ -7,7 +7,6 @@ are opened again. It prints a line for each transaction.
 
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -31,8 +30,12 @@ from broker.client import (
     TopicPartition,
     TransactionAbortable,
 )
-from tests.support.source_code import ROOT
+from jepsen.processes.launcher import LaunchedProcess, Program, launcher
 
+_TRANSFORM: Final = Program(
+    "tests.support.transform_process",
+    ("confluent_kafka", "broker.client.blocking.consumer", "broker.client.blocking.producer"),
+)
 _RECORDS_MAX: Final = 200
 _POLL_S: Final = 0.2
 # Longer than the loss of a coordinator takes.
@@ -295,13 +298,12 @@ class TransformProcess:
         self.output = output
         self.hung = 0
         self._committed_before = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: LaunchedProcess | None = None
 
     def start(self) -> None:
-        line = [sys.executable, "-m", "tests.support.transform_process", json.dumps(attrs.asdict(self.job))]
         with self.output.open("ab") as file:
             self._committed_before = self.transactions()[_COMMITTED]
-            self._process = subprocess.Popen(line, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT)
+            self._process = launcher().start(_TRANSFORM, [json.dumps(attrs.asdict(self.job))], file.fileno())
 
     def kill(self) -> None:
         """kill -9."""
