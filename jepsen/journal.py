@@ -46,8 +46,7 @@ VALUES: Final[dict[str, type[Any]]] = {
     "heal": values.Healing,
 }
 RESULTS: Final[dict[str, type[Any]]] = {"read-replica": values.ReplicaLog}
-# The fields of an event with their types. `value` is checked by its function.
-_EVENT: Final = {"time": int, "process": str, "id": int, "type": str, "f": str}
+# Times of events are 64 bits.
 _TIME_MAX: Final = 2**63
 _TYPES: Final = frozenset({"invoke", *(each.value for each in Outcome)})
 
@@ -166,8 +165,17 @@ def parsed_lines(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
 
 
 def _is_event(event: dict[str, Any]) -> bool:
-    is_typed = all(type(event.get(name)) is kind for name, kind in _EVENT.items())
-    return is_typed and event["type"] in _TYPES and "value" in event and abs(event["time"]) <= _TIME_MAX
+    get = event.get
+    return (
+        "value" in event
+        and type(get("type")) is str
+        and event["type"] in _TYPES
+        and type(get("time")) is int
+        and type(get("id")) is int
+        and type(get("process")) is str
+        and type(get("f")) is str
+        and abs(event["time"]) <= _TIME_MAX
+    )
 
 
 def value_of(function: str, content: Any) -> Any:

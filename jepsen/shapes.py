@@ -3,7 +3,8 @@
 A history comes from a file, which may be damaged. The functions that are not listed have results of any kind.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from types import UnionType
 from typing import Any, Final, TypeAlias, get_args, get_origin
 
@@ -12,6 +13,7 @@ import attrs
 from jepsen.history import Operation, Outcome
 from jepsen.journal import VALUES, BadJournal
 
+Shape: TypeAlias = Callable[[Any], bool]
 _Records: TypeAlias = tuple[tuple[int, str], ...]
 _RESULTS: Final[Mapping[str, Any]] = {
     "send": int | None,
@@ -28,33 +30,44 @@ _INTEGER_MAX: Final = 2**63 - 1
 def check_shape(operation: Operation) -> None:
     """Raises BadJournal if the argument or the result of a recorder's operation has a wrong type."""
     value = operation.value
-    cls = VALUES.get(operation.function)
-    if cls is None:
+    if operation.function not in VALUES:
         return
-    for field in attrs.fields(cls):
-        given = getattr(value, field.name)
-        if not _conforms(given, field.type):
-            raise BadJournal(f"{operation.client} {operation.function}: {field.name} is {_brief(given)}")
+    for name, conforms in _fields(operation.function):
+        given = getattr(value, name)
+        if not conforms(given):
+            raise BadJournal(f"{operation.client} {operation.function}: {name} is {_brief(given)}")
     if operation.function == "send" and not value.values:
         raise BadJournal(f"{operation.client} sends nothing")
-    result = _RESULTS.get(operation.function, Any)
-    if operation.outcome is Outcome.OK and not _conforms(operation.result, result):
+    kind = _RESULTS.get(operation.function)
+    if kind is not None and operation.outcome is Outcome.OK and not _shape(kind)(operation.result):
         raise BadJournal(f"{operation.client} {operation.function}: the result is {_brief(operation.result)}")
 
 
-def _conforms(value: Any, kind: Any) -> bool:
+@cache
+def _fields(function: str) -> tuple[tuple[str, Shape], ...]:
+    return tuple((field.name, _shape(field.type)) for field in attrs.fields(VALUES[function]))
+
+
+@cache
+def _shape(kind: Any) -> Shape:
+    """The function that tells whether a value has a type."""
     if kind is int:
-        return type(value) is int and -_INTEGER_MAX <= value <= _INTEGER_MAX
+        return lambda value: type(value) is int and -_INTEGER_MAX <= value <= _INTEGER_MAX
     if isinstance(kind, UnionType):
-        return any(_conforms(value, each) for each in get_args(kind))
+        shapes = [_shape(each) for each in get_args(kind)]
+        return lambda value: any(shape(value) for shape in shapes)
     if get_origin(kind) is not tuple:
-        return kind is Any or type(value) is kind or (kind is None.__class__ and value is None)
-    of, *others = get_args(kind)
-    if type(value) is not tuple:
-        return False
+        return lambda value: type(value) is kind
+    first, *others = get_args(kind)
+    element = _shape(first)
     if others == [...]:
-        return all(_conforms(each, of) for each in value)
-    return len(value) == len(others) + 1 and all(map(_conforms, value, (of, *others)))
+        return lambda value: type(value) is tuple and all(map(element, value))
+    shapes = [element, *(_shape(each) for each in others)]
+    return lambda value: (
+        type(value) is tuple
+        and len(value) == len(shapes)
+        and all(shape(each) for shape, each in zip(shapes, value, strict=True))
+    )
 
 
 def _brief(value: object) -> str:

@@ -3,28 +3,26 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from jepsen.checkers.applications.views import commit_evidence, group_views, sends_with_offset
+from jepsen.checkers.applications.views import commit_evidence, group_views, partition_reads, sends_with_offset
 from jepsen.checkers.checker import Anomaly
-from jepsen.checkers.committed_offsets import completion_time
 from jepsen.checkers.records import TopicPartition, excerpt, name_of
-from jepsen.history import History, Operation, Outcome
+from jepsen.history import History, Operation
 
 
 class AcknowledgedRecordsAreStored:
     """An acknowledged record is at its offset when its partition is read later."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
-        scans: dict[TopicPartition, list[tuple[Operation, dict[int, str]]]] = defaultdict(list)
-        for scan in history.of("scan", outcome=Outcome.OK):
-            scans[scan.value.topic, scan.value.partition].append((scan, dict(scan.result)))
+        reads = partition_reads(history)
+        records: dict[int, dict[int, str]] = {}
         for partition, offset, operation in sends_with_offset(history):
-            for scan, records in scans[partition]:
-                if scan.invoked_at > completion_time(operation):
-                    what = _missing(operation, offset, scan, records)
-                    if what:
-                        sentence = f"{operation.value.values[0]} was acknowledged at {offset} of {name_of(partition)},"
-                        yield Anomaly(type(self).__name__, f"{sentence} {what}", (operation, excerpt(scan, offset)))
-                        break
+            for scan in reads[partition].deciding(operation, offset) if partition in reads else ():
+                if id(scan) not in records:
+                    records[id(scan)] = dict(scan.result)
+                if what := _missing(operation, offset, scan, records[id(scan)]):
+                    sentence = f"{operation.value.values[0]} was acknowledged at {offset} of {name_of(partition)},"
+                    yield Anomaly(type(self).__name__, f"{sentence} {what}", (operation, excerpt(scan, offset)))
+                    break
 
 
 class RecordsReachGroups:
@@ -36,9 +34,9 @@ class RecordsReachGroups:
         for partition, offset, operation in sends_with_offset(history):
             sends[partition].append((offset, operation))
         for (group, partition), view in group_views(history).items():
-            evidence = committed.get((group, partition))
+            evidence, first = committed.get((group, partition)), view.first()
             for offset, operation in sends[partition] if evidence is not None else ():
-                if evidence is not None and view.first <= offset < evidence.offset and offset not in view.received:
+                if evidence is not None and first <= offset < evidence.offset and offset not in view.received:
                     what = (
                         f"{group} has committed {evidence.offset} of {name_of(partition)}, and no member of it has "
                         f"received {operation.value.values[0]} at {offset}"
@@ -69,8 +67,6 @@ def _missing(send: Operation, offset: int, scan: Operation, records: dict[int, s
     """How a read contradicts an acknowledgement; empty if it does not."""
     if offset >= scan.value.log_end:
         return f"and the partition ends at {scan.value.log_end}"
-    if not scan.value.start <= offset < scan.value.stop:
-        return ""
     found = records.get(offset)
     if found == send.value.values[0]:
         return ""

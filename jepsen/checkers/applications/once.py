@@ -34,8 +34,10 @@ class NamedRecords:
         return sorted(self.read.keys() - self.acknowledged.keys())
 
     def proof(self) -> tuple[Operation, ...]:
-        reads = (excerpt(operation, place[1]) for place, operation in sorted(self.read.items(), key=_place))
-        return (*self.acknowledged.values(), *self.placeless, *reads)
+        first_reads: dict[int, Operation] = {}
+        for place, operation in sorted(self.read.items(), key=_place):
+            first_reads.setdefault(id(operation), excerpt(operation, place[1]))
+        return (*self.acknowledged.values(), *self.placeless, *first_reads.values())
 
 
 def named_records(history: History, topics: Iterable[str] | None = None) -> dict[tuple[str, str], NamedRecords]:

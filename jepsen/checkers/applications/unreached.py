@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from jepsen.checkers.applications.views import (
     CommitEvidence,
     GroupView,
+    PartitionReads,
     commit_evidence,
     group_views,
+    partition_reads,
     sends_with_offset,
 )
 from jepsen.checkers.checker import Anomaly
-from jepsen.checkers.committed_offsets import completion_time
 from jepsen.checkers.records import TopicPartition, name_of, reads
-from jepsen.history import History, Operation, Outcome
+from jepsen.history import History, Operation
 
 
 class RecordsAreReached:
@@ -26,14 +27,12 @@ class RecordsAreReached:
         read: dict[TopicPartition, set[int]] = defaultdict(set)
         for partition, operation in reads(history):
             read[partition].update(offset for offset, _ in operation.result)
-        scans: dict[TopicPartition, list[Operation]] = defaultdict(list)
-        for operation in history.of("scan", outcome=Outcome.OK):
-            scans[operation.value.topic, operation.value.partition].append(operation)
+        scans = partition_reads(history)
         for partition, its_sends in sends.items():
             unread = [
                 (offset, send)
                 for offset, send in its_sends
-                if offset not in read[partition] and not _is_scanned(offset, send, scans[partition])
+                if offset not in read[partition] and not _is_decided(offset, send, scans.get(partition))
             ]
             yield from _doubt(unread, partition, "in no recorded read")
         committed = commit_evidence(history)
@@ -46,8 +45,8 @@ class RecordsAreReached:
 def _unreceived(
     view: GroupView, sends: Sequence[tuple[int, Operation]], evidence: CommitEvidence | None
 ) -> list[tuple[int, Operation]]:
-    end = 0 if evidence is None else evidence.offset
-    return [each for each in sends if each[0] >= max(view.first, end) and each[0] not in view.received]
+    since = max(view.first(), 0 if evidence is None else evidence.offset)
+    return [each for each in sends if each[0] >= since and each[0] not in view.received]
 
 
 def _unprocessed(view: GroupView, evidence: CommitEvidence | None) -> list[tuple[int, Operation]]:
@@ -56,13 +55,9 @@ def _unprocessed(view: GroupView, evidence: CommitEvidence | None) -> list[tuple
     return sorted((offset, poll) for offset, poll in received if offset >= end and not view.processed.get(offset))
 
 
-def _is_scanned(offset: int, send: Operation, scans: Sequence[Operation]) -> bool:
+def _is_decided(offset: int, send: Operation, scans: PartitionReads | None) -> bool:
     """True if a read decides about the record, as the checker of stored records says."""
-    return any(
-        scan.invoked_at > completion_time(send)
-        and (scan.value.start <= offset < scan.value.stop or offset >= scan.value.log_end)
-        for scan in scans
-    )
+    return scans is not None and any(scans.deciding(send, offset))
 
 
 def _doubt(records: Sequence[tuple[int, Operation]], partition: TopicPartition, state: str) -> Iterator[Anomaly]:

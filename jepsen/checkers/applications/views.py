@@ -1,5 +1,6 @@
 """Views of an application's history: its partitions, and what its groups did with them."""
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
@@ -52,7 +53,6 @@ class GroupView:
     processed: dict[int, list[Operation]] = attrs.field(factory=lambda: defaultdict(list))
     processes: bool = False
 
-    @property
     def first(self) -> int:
         """The first offset that a member received: nothing is promised about earlier records."""
         return min(self.received)
@@ -92,6 +92,37 @@ def last_scans(history: History) -> dict[TopicPartition, Operation]:
         before = found.get(key)
         if before is None or scan_rank(operation) >= scan_rank(before):
             found[key] = operation
+    return found
+
+
+class PartitionReads:
+    """The complete and incomplete reads of one partition from its begin, whose parts are found by their offsets."""
+
+    def __init__(self) -> None:
+        self._by_begin: dict[float, list[Operation]] = {}
+
+    def add(self, scan: Operation) -> None:
+        """Add a part. Those of a read are added in their order."""
+        self._by_begin.setdefault(scan.invoked_at, []).append(scan)
+
+    def deciding(self, send: Operation, offset: int) -> Iterator[Operation]:
+        """The parts that decide whether an acknowledged record is there: of reads that began after it was told.
+
+        A part has its offset, or is the last one before it, if the partition ends there.
+        """
+        for began_at, parts in self._by_begin.items():
+            if began_at > completion_time(send):
+                at = bisect_right(parts, offset, key=lambda part: int(part.value.start)) - 1
+                part = parts[max(at, 0)]
+                if offset >= part.value.log_end or part.value.start <= offset < part.value.stop:
+                    yield part
+
+
+def partition_reads(history: History) -> Mapping[TopicPartition, PartitionReads]:
+    """The reads of each partition to its end."""
+    found: dict[TopicPartition, PartitionReads] = defaultdict(PartitionReads)
+    for operation in sorted(history.of("scan", outcome=Outcome.OK), key=scan_rank):
+        found[operation.value.topic, operation.value.partition].add(operation)
     return found
 
 

@@ -1,14 +1,16 @@
 """The object of the pytest fixture `kafka_history`."""
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from broker.printable import printable
 from jepsen.testing.cluster import Cluster
+from jepsen.testing.control_client import ControlError
 from jepsen.testing.fixture_clusters import Kafka
 from jepsen.testing.histories.judging import check
+from jepsen.testing.histories.operation_text import operation_text
 from jepsen.testing.histories.promises import AnyPromise
 from jepsen.testing.histories.recorder import Recorder
 from jepsen.testing.histories.recording.identities import Identity
@@ -17,7 +19,9 @@ from jepsen.testing.timeline import LINES_MAX, timeline
 
 C = TypeVar("C")
 
-_TEXT_MAX = 200
+_SENTENCES_MAX: Final = 3
+# The events before the first operation, which may be its cause.
+_BEFORE_S: Final = 1.0
 
 
 class KafkaHistory:
@@ -71,19 +75,23 @@ class KafkaHistory:
     def timeline(self) -> list[str]:
         """The operations of all findings and around them, between the events of the cluster, in the order of time.
 
-        Times are those of the cluster. It is empty if no promise is broken.
+        Times are those of the cluster. It is empty if no promise is broken, and has no events if the cluster has ended.
         """
-        findings = [one for each in self._verdict.promises for one in each.findings] if self._verdict else []
+        promises = () if self._verdict is None else self._verdict.promises
+        findings = [one for each in promises for one in each.findings]
         operations = {(each.client, each.serial): each for one in findings for each in (*one.around, *one.operations)}
         if not operations:
             return []
-        shift = self._cluster.age() - self.recorder.now()
-        since = min(each.invoked_at for each in operations.values()) + shift
-        lines = [line for line in timeline(self._cluster.events(), since) if line.strip()]
+        shift, lines = 0.0, []
+        # A cluster that has ended has no events.
+        with suppress(ControlError, OSError):
+            shift = self._cluster.age() - self.recorder.now()
+            since = min(each.invoked_at for each in operations.values()) + shift
+            lines = timeline(self._cluster.events(), since - _BEFORE_S)
         for each in operations.values():
-            text = printable(str(each).partition("] ")[2])[:_TEXT_MAX]
-            lines.append(f"{each.invoked_at + shift:9.3f} s   APP     {text}")
-        return [printable(finding.sentence) for finding in findings[:3]] + sorted(lines)[:LINES_MAX]
+            lines.append(f"{each.invoked_at + shift:9.3f} s   APP     {operation_text(each)}")
+        sentences = [printable(finding.sentence) for finding in findings[:_SENTENCES_MAX]]
+        return [*sentences, *sorted(lines)[:LINES_MAX]]
 
     def close(self) -> None:
         """End the recording of this process."""

@@ -1,11 +1,13 @@
 """Judges an application's history: in memory, or with Spark."""
 
+import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jepsen.checkers import Checker, judge
 from jepsen.checkers.verdict import checker_name
 from jepsen.history import History
+from jepsen.journal import BadJournal
 from jepsen.testing.histories.loading import OPERATIONS_MAX, Source, history_files, load_history
 from jepsen.testing.histories.promises import AnyPromise, PromiseCheckers, checkers_of, promises_named
 from jepsen.testing.histories.recorder import Recorder
@@ -13,6 +15,8 @@ from jepsen.testing.histories.verdict import HistoryVerdict, compose_verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_BAD_JOURNAL: Final = re.compile(r"^jepsen\.journal\.BadJournal: (.+)$", re.MULTILINE)
 
 
 def check(
@@ -38,11 +42,19 @@ def check_with_spark(
     spark: "SparkSession", history: Source | Iterable[Source], promises: Iterable[AnyPromise | str]
 ) -> HistoryVerdict:
     """Check promises as `check` does, in a history of any size. Raises BadJournal, FileNotFoundError and ValueError."""
+    from pyspark.errors import PythonException
+
     from jepsen.spark.check import check as check_events
 
     wanted = [checkers_of(each) for each in promises_named(promises)]
     paths = [str(path) for path in history_files(history)]
-    return compose_verdict(wanted, check_events(spark, paths, _all_checkers(wanted)))
+    try:
+        return compose_verdict(wanted, check_events(spark, paths, _all_checkers(wanted)))
+    except PythonException as error:
+        # The error of a worker comes as the text of its traceback.
+        if reason := _BAD_JOURNAL.search(str(error)):
+            raise BadJournal(reason[1]) from error
+        raise
 
 
 def _all_checkers(wanted: Sequence[PromiseCheckers]) -> list[Checker]:

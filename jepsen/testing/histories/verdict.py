@@ -11,12 +11,12 @@ from jepsen import checkers
 from jepsen.checkers import Anomaly
 from jepsen.checkers.verdict import ANOMALIES_MAX, checker_name
 from jepsen.history import History, Operation
+from jepsen.testing.histories.operation_text import operation_text
 from jepsen.testing.histories.promises import AnyPromise, PromiseCheckers
 
 # The findings of a promise that a text shows, and the operations before and after each that it shows.
 _SHOWN_MAX: Final = 3
 _AROUND: Final = 3
-_LINE_MAX: Final = 240
 
 
 class Status(Enum):
@@ -44,8 +44,8 @@ class Finding:
         shown = [*self.operations, *(each for each in self.around if (each.client, each.serial) not in proof)]
         for each in sorted(shown, key=lambda operation: (operation.invoked_at, operation.client, operation.serial)):
             mark = ">" if (each.client, each.serial) in proof else " "
-            text = printable(str(each))
-            lines.append(f"  {mark} {text if len(text) <= _LINE_MAX else text[:_LINE_MAX] + '...'}")
+            end = "" if each.completed_at is None else f"{each.completed_at:.3f}"
+            lines.append(f"  {mark} [{each.invoked_at:.3f}..{end}] {operation_text(each)}")
         return "\n".join(lines)
 
 

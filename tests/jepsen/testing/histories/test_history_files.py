@@ -155,6 +155,7 @@ def test_torn_last_line_is_left_out(tmp_path: Path) -> None:
         ([b'{"time": 1}\n'], "line 1 is not an operation"),
         ([b"[]\n"], "line 1 is not an operation"),
         ([event(type="maybe")], "line 1 is not an operation"),
+        ([event(type=[])], "line 1 is not an operation"),
         ([event(time="1")], "line 1 is not an operation"),
         ([event(time=10**400)], "line 1 is not an operation"),
         ([event(id=True)], "line 1 is not an operation"),

@@ -191,6 +191,28 @@ def test_kafka_python(node: Cluster, recorder: Recorder) -> None:
     expect_a_group_that_read_all(verified(recorder, node), topic, group)
 
 
+def test_kafka_python_transactions(node: Cluster, recorder: Recorder) -> None:
+    topic, source, group = node.topic(), node.topic(), node.group()
+    config = node.config("kafka-python")
+    with (
+        recorder.wrap(kafka.KafkaProducer(transactional_id=node.group(), **config)) as producer,
+        recorder.wrap(kafka.KafkaConsumer(group_id=group, **config)) as consumer,
+    ):
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"committed")
+        offsets = {kafka.TopicPartition(source, 0): kafka.OffsetAndMetadata(3, "", -1)}
+        producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+        producer.commit_transaction()
+        producer.begin_transaction()
+        producer.send(topic, b"aborted").get(30)
+        producer.abort_transaction()
+    history = verified(recorder, node)
+    assert [each.outcome for each in history.of("send")] == [Outcome.OK, Outcome.FAIL]
+    [commit] = history.of("commit")
+    assert (commit.outcome, commit.value.group, commit.value.offsets) == (Outcome.OK, group, ((source, 0, 3),))
+
+
 async def test_kraft(node: Cluster, recorder: Recorder) -> None:
     topic, group = node.topic(), node.group()
     async with recorder.wrap(Producer(node.bootstrap_servers)) as producer:
