@@ -24,13 +24,18 @@ class BitFlipper:
 
         The batch is the one with `offset`, or one that the seed draws; the seed draws the bit. Raises CommandRefused.
         """
-        rng = Random(f"{seed}/{topic}-{partition}")
-        batches = self._batches(f"{topic}-{partition}")
+        try:
+            return self._flip(f"{topic}-{partition}", offset, Random(f"{seed}/{topic}-{partition}"))
+        except OSError as error:  # retention has removed the segment, or the process has no descriptor
+            raise CommandRefused(str(error)) from error
+
+    def _flip(self, name: str, offset: int | None, rng: Random) -> dict[str, Any]:
+        batches = self._batches(name)
         if offset is not None:
             # The next batch tells where one ends: compaction leaves gaps, which belong to the one before.
             batches = [each for each in batches if each[1] <= offset][-1:]
         if not batches:
-            raise CommandRefused(f"the log of {topic}-{partition} has no such batch here")
+            raise CommandRefused(f"the log of {name} has no such batch here")
         path, base_offset, start, size = rng.choice(batches)
         position, bit = rng.randrange(start + HEADER_SIZE, start + size), rng.randrange(8)
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -95,7 +95,7 @@ class NodeFaults:
             return  # this process has begun with it
         try:
             self.kinds[kind].begin(fault, words)
-        except FaultRefused as refused:
+        except (FaultRefused, OSError) as refused:  # the process has no descriptor for another socket
             raise CommandRefused(str(refused)) from refused
 
     async def end(self, node: Node, fault: str) -> None:

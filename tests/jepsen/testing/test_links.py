@@ -18,7 +18,13 @@ pytestmark = pytest.mark.clients
 
 DOCUMENT = "docs/testing-network.md"
 WITHIN_S = 60
-SETTINGS = {"linger.ms": 0, "retry.backoff.ms": 10, "retry.backoff.max.ms": 50, "reconnect.backoff.max.ms": 100}
+SETTINGS = {
+    "enable.idempotence": True,
+    "linger.ms": 0,
+    "retry.backoff.ms": 10,
+    "retry.backoff.max.ms": 50,
+    "reconnect.backoff.max.ms": 100,
+}
 
 
 @pytest.fixture(scope="module")
@@ -63,23 +69,25 @@ def test_latency_is_that_of_both_directions_and_ends(cluster: Cluster) -> None:
         assert seconds(lambda: produced(producer, topic)) >= 0.6
         assert produced(other, topic)
         assert {(firing["client_id"], firing["effect"]) for firing in fault.firings} == {("slow-1", "delayed")}
-    assert seconds(lambda: produced(producer, topic)) < 0.6
     with cluster.link(client_id="slow*", leader_of=(topic, 0), direction="out", latency_ms=300, jitter_ms=100, seed=7):
-        assert 0.3 <= seconds(lambda: produced(producer, topic)) < 0.6
+        assert seconds(lambda: produced(producer, topic)) >= 0.3
+    with cluster.link(client_id="slow*", latency_ms=2 * WITHIN_S * 1000):
+        assert not produced(producer, topic, 0.1)
+    assert producer.flush(WITHIN_S) == 0
 
 
 def test_records_on_their_way_arrive_in_time_and_in_order(cluster: Cluster) -> None:
     """The latency of one request does not delay the next one: several are under way."""
     topic = cluster.topic()
     producer = connected(cluster, topic, "pipelined")
-    values = [b"%d" % number for number in range(20)]
+    values = [b"%d" % number for number in range(50)]
     with cluster.link(client_id="pipelined", latency_ms=200):
         began = time.monotonic()
         for value in values:
             producer.produce(topic, value)
-            producer.poll(0.02)
+            producer.poll(0.01)
         assert producer.flush(WITHIN_S) == 0
-        assert time.monotonic() - began < 20 * 0.2
+        assert time.monotonic() - began < 50 * 0.2
     assert [record.value for record in cluster.records(topic)][1:] == values
 
 
@@ -167,7 +175,7 @@ def test_partitioned_leader_is_replaced_and_catches_up(cluster: Cluster) -> None
         while known_leader() == leader:
             assert time.monotonic() < deadline, "the leader is not replaced"
             time.sleep(0.05)
-        assert produced(Producer(majority), topic)
+        assert produced(Producer({**majority, **SETTINGS}), topic)
         assert {firing["effect"] for firing in fault.firings} >= {"held"}
         assert all(leader in (firing["node"], firing["peer"]) for firing in fault.firings)
     cluster.wait_for(in_sync=topic)

@@ -14,7 +14,7 @@ from jepsen.testing.server_lease import ServerLease
 pytestmark = pytest.mark.clients
 
 WITHIN_S = 60
-SETTINGS = {"linger.ms": 0, "retry.backoff.ms": 10, "retry.backoff.max.ms": 50, "acks": "all"}
+SETTINGS = {"linger.ms": 0, "retry.backoff.ms": 10, "retry.backoff.max.ms": 50, "enable.idempotence": True}
 HOUR_MS = 3_600_000
 
 
@@ -83,9 +83,13 @@ def test_slow_sync_delays_acknowledgements(cluster: Cluster, begin: Begin) -> No
     topic = cluster.topic(replicas=1, config={"flush.messages": 1})
     end = begin("disk", leader_of=(topic, 0), sync_delay_ms=400, topic=topic)
     assert produced(cluster, topic) >= 0.4
-    ended = end()
-    assert {firing["operation"] for firing in ended["firings"]} == {"sync"}
-    assert produced(cluster, topic) < 0.4
+    assert {firing["operation"] for firing in end()["firings"]} == {"sync"}
+    end = begin("disk", leader_of=(topic, 0), sync_delay_ms=2 * WITHIN_S * 1000, topic=topic)
+    producer = Producer({**cluster.config(), **SETTINGS})
+    producer.produce(topic, b"a")
+    assert producer.flush(0.3) == 1
+    end()
+    assert producer.flush(WITHIN_S) == 0
 
 
 def test_node_whose_sync_fails_ends_and_another_takes_its_records(cluster: Cluster, begin: Begin) -> None:
