@@ -10,7 +10,7 @@ import trio
 
 from jepsen.simulation.clock import STUCK, Deadlock, VirtualClock
 from jepsen.simulation.disk import Volume
-from jepsen.simulation.hosts import HOST, Host
+from jepsen.simulation.hosts import HOST, Host, is_task_alive
 from jepsen.simulation.network import Network, SimulatedResolver, SimulatedSocketFactory
 from jepsen.simulation.scheduling import (
     Killed,
@@ -164,13 +164,15 @@ def _is_on_paused_host(task: trio.lowlevel.Task) -> bool:
 
 
 class _TraceHandler(logging.Handler):
-    """Records log messages in a trace."""
+    """Records log messages in a trace, apart from those of processes that have died."""
 
     def __init__(self, trace: Trace) -> None:
         super().__init__(logging.WARNING)
         self._trace = trace
 
     def emit(self, record: logging.LogRecord) -> None:
+        if not is_task_alive():
+            return
         host = HOST.get()
         self._trace.message("" if host is None else host.name, f"{record.levelname.lower()}: {record.getMessage()}")
 

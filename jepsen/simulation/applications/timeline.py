@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 import trio
@@ -19,6 +19,8 @@ from jepsen.simulation.trace import Event
 ENTRIES_MAX: Final = 5000
 # How often links and disks are compared with their state before, in virtual seconds.
 _COMPARE_SECONDS: Final = 0.1
+# The kind of a condition, and the host or the two hosts that it affects.
+_Condition: TypeAlias = tuple[str, str]
 _NEMESIS: Final = "nemesis"
 _WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -58,7 +60,7 @@ class Timeline:
         self._cluster = cluster
         self.entries: deque[TimelineEntry] = deque(maxlen=ENTRIES_MAX)
         self._is_complete = False
-        self._conditions: dict[str, None] = {}
+        self._conditions: dict[_Condition, None] = {}
         trace = cluster.simulation.trace
         trace.listeners.append(self._on_event)
         trace.message_listeners.append(self._on_message)
@@ -92,23 +94,31 @@ class Timeline:
 
     def _compare(self) -> None:
         present = dict.fromkeys(self._present_conditions())
-        for condition in [each for each in present if each not in self._conditions]:
-            self.add("", condition)
-        for condition in [each for each in self._conditions if each not in present]:
-            self.add("", f"over: {condition}")
+        begun = [each for each in present if each not in self._conditions]
+        over = [each for each in self._conditions if each not in present]
         self._conditions = present
+        parts = [*_by_kind(begun), *(f"over: {each}" for each in _by_kind(over))]
+        if parts:
+            self.add("", "; ".join(parts))
 
-    def _present_conditions(self) -> Iterator[str]:
+    def _present_conditions(self) -> Iterator[_Condition]:
         hosts = self._cluster.victims
         for host in hosts:
-            yield from _conditions_of(host)
+            for kind in _conditions_of(host):
+                yield kind, str(host)
         links = self._cluster.simulation.network.links
         pairs: dict[str, list[tuple[Host, Host]]] = {}
         for one, other in combinations(hosts, 2):
-            for word in _conditions_between(links, one, other):
-                pairs.setdefault(word, []).append((one, other))
-        for word, affected in pairs.items():
-            yield from _grouped(word, affected, hosts)
+            for kind in _conditions_between(links, one, other):
+                pairs.setdefault(kind, []).append((one, other))
+        for kind, affected in pairs.items():
+            for where in _grouped(affected, hosts):
+                yield kind, where
+
+
+def _by_kind(conditions: Sequence[_Condition]) -> Iterator[str]:
+    for kind in dict.fromkeys(kind for kind, _ in conditions):
+        yield f"{kind} {', '.join(where for each, where in conditions if each == kind)}"
 
 
 def _errors_of(event: Event) -> str:
@@ -121,39 +131,38 @@ def _errors_of(event: Event) -> str:
 def _conditions_of(host: Host) -> Iterator[str]:
     volume = host.volume
     if host.wall_offset_s:
-        yield f"clock of {host} wrong by {host.wall_offset_s:+.0f} s"
+        yield f"clock wrong by {host.wall_offset_s:+.0f} s on"
     if volume.is_full:
-        yield f"disk of {host} full"
+        yield "disk full on"
     if volume.is_stalled:
-        yield f"disk of {host} stalled"
+        yield "disk stalled on"
     if volume.slowness != 1.0:
-        yield f"disk of {host} {volume.slowness:g} times slower"
+        yield f"disk {volume.slowness:g} times slower on"
     if volume.sync_failures:
-        yield f"fsyncs of {host} fail"
+        yield "fsyncs fail on"
     if volume.broken:
-        yield f"writes of {host} fail"
+        yield "writes fail on"
 
 
 def _conditions_between(links: Links, one: Host, other: Host) -> Iterator[str]:
     there, back = links.link(one.name, other.name), links.link(other.name, one.name)
     if there.is_blocked and back.is_blocked:
-        yield "cut"
+        yield "cut:"
     elif there.is_blocked or back.is_blocked:
-        yield "cut in one direction"
+        yield "cut in one direction:"
     if _is_slow(there) or _is_slow(back):
-        yield "slow"
+        yield "slow:"
 
 
-def _grouped(word: str, pairs: Sequence[tuple[Host, Host]], hosts: Sequence[Host]) -> Iterator[str]:
-    """The pairs of hosts whose links are in a condition, in one text for a host that all others are paired with."""
+def _grouped(pairs: Sequence[tuple[Host, Host]], hosts: Sequence[Host]) -> Iterator[str]:
+    """The pairs of hosts as texts: a host that is paired with all others has one text for all its pairs."""
     left = list(pairs)
     for host in hosts:
-        of_host = [pair for pair in pairs if host in pair]
-        if len(of_host) == len(hosts) - 1:
-            yield f"{word}: {host} - all others"
+        if len([pair for pair in pairs if host in pair]) == len(hosts) - 1 > 1:
+            yield f"{host} - all others"
             left = [pair for pair in left if host not in pair]
     for one, other in left:
-        yield f"{word}: {one} - {other}"
+        yield f"{one} - {other}"
 
 
 def _is_slow(link: Link) -> bool:

@@ -2,6 +2,7 @@
 
 import logging
 import random
+import re
 import time
 import uuid
 from collections import Counter
@@ -174,7 +175,10 @@ def test_clocks_and_links_of_applications_fail_too() -> None:
             refusals.append(scope.cancelled_caught)
             await trio.sleep(0.5)
 
-    simulate(watch, nodes=1, seeds=range(4), faults=["clock", "isolate"], seconds=20)
+    report = simulate(watch, nodes=1, seeds=range(4), faults=["clock", "isolate"], seconds=20)
+    timeline = "\n".join(str(entry) for run in report.runs for entry in run.timeline)
+    assert "cut: n1 - watch" in timeline
+    assert re.search(r"clock wrong by [+-]\d+ s on (n1, )?watch", timeline)
     assert any(offsets)
     assert True in refusals
 
