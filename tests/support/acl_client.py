@@ -4,7 +4,8 @@ All clients have one principal, and two addresses: the entries of the administra
 other one are the test's.
 """
 
-from collections.abc import AsyncIterator, Iterable
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,7 @@ from tests.support.wire_client import WireClient
 PRINCIPAL: Final = "User:ANONYMOUS"
 ADMIN_HOST: Final = "127.0.0.2"
 CLIENT_HOST: Final = "127.0.0.3"
+_SETTINGS: Final = {"authorizer_class_name": STANDARD_AUTHORIZER, "group_initial_rebalance_delay_ms": 0}
 
 
 class AclAdmin:
@@ -90,17 +92,34 @@ async def connected_from(host: str, port: int, client_id: str = "test") -> Async
 
 
 @asynccontextmanager
-async def node_with_acls(directory: Path, **overrides: Any) -> AsyncIterator[tuple[RunningNode, AclAdmin]]:
+async def node_with_acls(
+    directory: Path, prepared: Path | None = None, **overrides: Any
+) -> AsyncIterator[tuple[RunningNode, AclAdmin]]:
     """A node with the standard authorizer, and an administrator of its entries.
 
-    The first start has super users, who are at every address; the entries of the administrator are made then.
+    The first start has super users, who are at every address; the entries of the administrator are made then. With
+    `prepared`, a directory that `prepare_acls` has written, there is no first start.
     """
-    settings = {"authorizer_class_name": STANDARD_AUTHORIZER, "group_initial_rebalance_delay_ms": 0, **overrides}
+    if prepared is None:
+        await prepare_acls(directory, **overrides)
+    else:
+        shutil.copytree(prepared, directory, dirs_exist_ok=True)
     async with (
-        running_node(directory, super_users=PRINCIPAL, **settings) as first,
+        running_node(directory, **_SETTINGS, **overrides) as node,
+        connected_from(ADMIN_HOST, node.port) as client,
+    ):
+        yield node, AclAdmin(client)
+        assert not node.traced.of("handler_failed")
+
+
+async def prepare_acls(
+    directory: Path, create: Callable[[WireClient], Awaitable[None]] | None = None, **overrides: Any
+) -> None:
+    """Write the files of a node whose administrator may do everything, with what `create` makes by this client."""
+    async with (
+        running_node(directory, super_users=PRINCIPAL, **_SETTINGS, **overrides) as first,
         connected_from(ADMIN_HOST, first.port) as client,
     ):
         await allow_everything(client, ADMIN_HOST)
-    async with running_node(directory, **settings) as node, connected_from(ADMIN_HOST, node.port) as client:
-        yield node, AclAdmin(client)
-        assert not node.traced.of("handler_failed")
+        if create is not None:
+            await create(client)

@@ -5,16 +5,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from broker.handlers.registry import CONTROLLER_HANDLERS, HANDLERS
 from broker.wire.api import APIS
-from tests.support.acl_client import CLIENT_HOST, AclAdmin, connected_from, node_with_acls
+from tests.support.acl_client import CLIENT_HOST, AclAdmin, connected_from, node_with_acls, prepare_acls
 from tests.support.authorization_table import CONTROLLER_TABLE, TABLE, Needs, grants, refusals, requirements
 from tests.support.authorized_requests import CONTROLLER_REQUESTS, REQUESTS, create_resources
 from tests.support.wire_client import WireClient
 
 # These need an HTTP listener.
 UNSERVED = ("GetTelemetrySubscriptions", "PushTelemetry")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a node with the resources of the requests, of which each test has its own copy."""
+    directory = tmp_path_factory.mktemp("prepared")
+    trio.run(prepare_acls, directory, create_resources)
+    return directory
 
 
 def test_table_has_every_api() -> None:
@@ -50,20 +59,21 @@ async def check(
 
 
 @pytest.mark.parametrize("api", [name for name in REQUESTS if name not in UNSERVED])
-async def test_broker_asks_for_the_rights_of_the_table(tmp_path: Path, api: str) -> None:
+async def test_broker_asks_for_the_rights_of_the_table(tmp_path: Path, prepared: Path, api: str) -> None:
     """The APIs of the controller are forwarded."""
     async with (
-        node_with_acls(tmp_path, auto_create_topics_enable=False) as (node, admin),
+        node_with_acls(tmp_path, prepared, auto_create_topics_enable=False) as (node, admin),
         connected_from(CLIENT_HOST, node.port) as client,
     ):
-        await create_resources(admin.client)
         for request, version in REQUESTS[api]:
             await check(client, admin, request, version)
 
 
 @pytest.mark.parametrize("api", CONTROLLER_REQUESTS)
-async def test_controller_asks_for_the_rights_of_the_table(tmp_path: Path, api: str) -> None:
-    async with node_with_acls(tmp_path) as (node, admin), connected_from(CLIENT_HOST, node.controller_port) as client:
-        await create_resources(admin.client)
+async def test_controller_asks_for_the_rights_of_the_table(tmp_path: Path, prepared: Path, api: str) -> None:
+    async with (
+        node_with_acls(tmp_path, prepared) as (node, admin),
+        connected_from(CLIENT_HOST, node.controller_port) as client,
+    ):
         for request, version in CONTROLLER_REQUESTS[api]:
             await check(client, admin, request, version, CONTROLLER_TABLE)
