@@ -1,13 +1,13 @@
 """Configs that keep clients out, on real processes: a node with one in its metadata log starts, and can be freed."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from metadata.configuration import schema
 from tests.broker.handlers.test_dynamic_configs import AS_CLIENT, is_let_in, set_config
-from tests.support.node_process import NodeProcess, command
+from tests.support.command_output import pipe
+from tests.support.node_process import NodeProcess
 from tests.support.running_node import running_node
 from tests.support.wire_client import connected
 
@@ -23,8 +23,9 @@ async def use(node: NodeProcess) -> None:
 
 
 def kraft(node: NodeProcess, *arguments: str) -> str:
-    line = [*command(), *arguments, "--bootstrap-server", node.bootstrap]
-    return subprocess.run(line, capture_output=True, text=True, check=True, timeout=60).stdout
+    done = pipe(*arguments, "--bootstrap-server", node.bootstrap)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
 
 
 async def test_node_starts_with_values_that_an_older_release_let_pass(

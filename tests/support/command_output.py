@@ -1,16 +1,22 @@
 """The output of commands with `--json`, parsed tables, and commands in pipes."""
 
 import json
+import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from contextlib import suppress
+from tempfile import TemporaryFile
+from typing import Any, Final
 
 import click
 
+from jepsen.processes.launcher import Program, launcher
 from tests.support.cluster_process import WITHIN_S, Answer, run_command
+
+_COMMAND: Final = Program(
+    "broker.cli", ("broker.cli.grammar.clients", "broker.cli.commands.produce", "broker.cli.commands.consume")
+)
 
 
 def ask(*arguments: str) -> Any:
@@ -42,9 +48,22 @@ def table(output: str) -> list[list[str]]:
 
 
 def pipe(*arguments: str, stdin: bytes = b"", timeout_s: float = 120.0) -> subprocess.CompletedProcess[bytes]:
-    """Run the installed command as a shell does, with this standard input."""
-    command = [str(Path(sys.executable).with_name("kraft")), *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=timeout_s)
+    """Run the command in a process of its own, with this text on a pipe as its standard input."""
+    read, write = os.pipe()
+    with TemporaryFile() as output, TemporaryFile() as errors:
+        process = launcher().start(_COMMAND, arguments, output.fileno(), errors=errors.fileno(), stdin=read)
+        os.close(read)
+        with suppress(BrokenPipeError), os.fdopen(write, "wb") as file:
+            file.write(stdin)
+        try:
+            code = process.wait(timeout_s)
+        finally:
+            process.kill()
+        printed = []
+        for each in (output, errors):
+            each.seek(0)
+            printed.append(each.read())
+    return subprocess.CompletedProcess(arguments, code, *printed)
 
 
 def leaf_commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
