@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from math import inf
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -16,8 +17,11 @@ from jepsen.store import RECORDED
 
 # The recorder's lines are shorter, apart from polls of a hundred thousand records.
 _LINE_BYTES_MAX: Final = 16 << 20
-# An operation takes about a kilobyte.
+# An operation takes about a kilobyte in memory, and one of a few records some hundred bytes in the file. The bytes of a
+# history are bounded, too, since a single operation may have any number of records.
 OPERATIONS_MAX: Final = 2_000_000
+_BYTES_PER_OPERATION: Final = 1_000
+_BY_SPARK: Final = "judge it with `kraft spark check`"
 _PLACES: Final = ("partitions", "offsets")
 
 Source: TypeAlias = str | PathLike[str]
@@ -46,7 +50,7 @@ def load_history(source: Source | Iterable[Source], operations_max: int = OPERAT
     """
     history = History(lambda: 0.0)
     with no_collection():
-        events = _bounded(_events(history_files(source)), 2 * operations_max)
+        events = _bounded(_events(history_files(source), operations_max * _BYTES_PER_OPERATION), 2 * operations_max)
         history.operations = operations_of(_begun_once(events))
         for operation in history.operations:
             check_shape(operation)
@@ -79,8 +83,12 @@ def _texts(values: Iterable[Any]) -> Iterator[str]:
     return (each for each in values if isinstance(each, str) and each)
 
 
-def _events(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
+def _events(files: Iterable[Path], bytes_max: float = inf) -> Iterator[dict[str, Any]]:
+    size = 0
     for path in files:
+        size += path.stat().st_size
+        if size > bytes_max:
+            raise HistoryTooLarge(f"the history has more than {bytes_max:,} bytes: {_BY_SPARK}")
         try:
             yield from parsed_lines(_lines(path))
         except BadJournal as error:
@@ -98,9 +106,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 def _bounded(events: Iterable[dict[str, Any]], limit: int) -> Iterator[dict[str, Any]]:
     for number, event in enumerate(events):
         if number == limit:
-            raise HistoryTooLarge(
-                f"the history has more than {limit // 2:,} operations: judge it with `kraft spark check`"
-            )
+            raise HistoryTooLarge(f"the history has more than {limit // 2:,} operations: {_BY_SPARK}")
         yield event
 
 

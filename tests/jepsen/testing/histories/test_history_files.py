@@ -193,6 +193,15 @@ def test_history_that_does_not_fit_into_memory_is_refused(tmp_path: Path) -> Non
         check(tmp_path, [Promise.NOTHING_LOST], operations_max=10)
 
 
+def test_history_with_too_many_bytes_is_refused(tmp_path: Path) -> None:
+    value = {"topic": "orders", "partition": 0, "offset": 0}
+    records = [[offset, "a" * 100] for offset in range(100)]
+    write(tmp_path, event(f="poll", value=value), event(f="poll", type="ok", value=records))
+    assert load_history(tmp_path, operations_max=100).operations
+    with pytest.raises(HistoryTooLarge, match="more than 10,000 bytes"):
+        load_history(tmp_path, operations_max=10)
+
+
 def test_names_of_topics_and_groups_are_found(tmp_path: Path) -> None:
     commit = {"group": "billing", "member": "", "generation": -1, "offsets": [["invoices", 0, 1], 5, []]}
     write(tmp_path, event(), event(id=1, f="commit", value=commit), event(id=2, value={"topic": 5, "group": ""}))
