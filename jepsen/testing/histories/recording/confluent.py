@@ -162,7 +162,8 @@ class RecordedConsumer(RecordedClient):
             commit.ended(error)
             raise
         if committed is not None:
-            commit.committed(_positions(each for each in committed if each.error is None and each.offset >= 0))
+            done = _positions(each for each in committed if each.error is None and each.offset >= 0)
+            commit.committed(done, is_all=all(each.error is None for each in committed))
         return committed
 
     def close(self) -> None:

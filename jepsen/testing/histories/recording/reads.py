@@ -127,12 +127,16 @@ class RecordedCommit:
         outcome = Outcome.OK if error is None else Outcome.INFO
         self._log.complete(self._serial, outcome, "commit", "null" if error is None else json.dumps(str(error)[:500]))
 
-    def committed(self, offsets: Sequence[Position]) -> None:
-        """Record the offsets that a client says it has committed, which may be others than it was given."""
+    def committed(self, offsets: Sequence[Position], *, is_all: bool) -> None:
+        """Record the offsets that a client says it has committed, which may be others than it was given.
+
+        With `is_all`, there were no errors, so nothing else was committed.
+        """
         if sorted(offsets) == self._offsets:
             self.ended()
         else:
-            self.ended("other offsets were committed")
+            outcome = Outcome.FAIL if is_all else Outcome.INFO
+            self._log.complete(self._serial, outcome, "commit", json.dumps("other offsets were committed"))
             if offsets:
                 value = json.dumps(self._value | {"offsets": sorted(offsets)})
                 self._log.record(self._log.file.now_ns(), "commit", value)

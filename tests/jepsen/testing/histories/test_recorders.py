@@ -83,6 +83,25 @@ def test_confluent_kafka(node: Cluster, recorder: Recorder) -> None:
     expect_a_group_that_read_all(verified(recorder, node), topic, group)
 
 
+def test_confluent_kafka_commits_are_those_that_the_client_has_made(node: Cluster, recorder: Recorder) -> None:
+    topic, group = node.topic(partitions=2), node.group()
+    settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    with recorder.wrap(confluent_kafka.Consumer({**node.config(), **settings})) as consumer:
+        consumer.subscribe([topic])
+        for partitions in ((0, 1), (0,)):
+            node.produce(topic, [{"value": "one", "partition": partition} for partition in partitions])
+            received: list[Any] = []
+            while len(received) < len(partitions):
+                received += consumer.consume(1, 1)
+            consumer.commit(asynchronous=False)
+    history = load_history(recorder.directory)
+    assert [each.value.offsets for each in history.of("commit", outcome=Outcome.OK)] == [
+        ((topic, 0, 1), (topic, 1, 1)),
+        ((topic, 0, 2),),
+    ]
+    assert not any(history.of("commit", outcome=Outcome.INFO))
+
+
 def test_confluent_kafka_transactions_decide_the_outcomes_of_sends(node: Cluster, recorder: Recorder) -> None:
     topic, source, group = node.topic(), node.topic(), node.group()
     producer = recorder.wrap(confluent_kafka.Producer({**node.config(), "transactional.id": node.group()}))
