@@ -113,6 +113,7 @@ RATE = 200_000
 BATCH = 20_000
 BATCHES = 60  # for six seconds
 CHUNK = 40_000  # the most bytes of a partition in one fetch
+LOOK_S = 0.02  # between two looks at what is copied, in which a tenth of a chunk may be
 
 
 async def alter_configs(cluster: RunningCluster, resource_type: int, name: str, configs: Mapping[str, str]) -> None:
@@ -153,6 +154,7 @@ async def test_new_replica_is_copied_at_the_quota_while_others_continue(tmp_path
             copied = len(content(tmp_path, 3)) if (tmp_path / "node-3" / "topic-0").exists() else 0
             # At first, a whole window may be used up, and a batch is always sent whole.
             assert copied <= RATE * (trio.current_time() - began + 1) + CHUNK + BATCH
+            await trio.sleep(LOOK_S)
         await alter_configs(cluster, BROKER, str(broker), {f"{side}.replication.throttled.rate": str(1 << 40)})
         await until_described(cluster, 1, leader=1, isr=[1, 2, 3])
         await until_replicated(cluster, tmp_path, [1, 2, 3])
