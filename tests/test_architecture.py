@@ -285,9 +285,10 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "jepsen.simulation.simulation": {"random"},
     # Real directories of processes, the seeds that a person has chosen, and forks that run seeds.
     "jepsen.simulation.applications.command": {"os"},
-    "jepsen.simulation.applications.directories": {"pathlib", "shutil", "tempfile"},
+    "jepsen.simulation.applications.directories": {"shutil"},
     "jepsen.simulation.applications.replay": {"os"},
     "jepsen.simulation.applications.run": {"time"},
+    "jepsen.simulation.applications.simulate": {"pathlib", "tempfile"},
     "jepsen.simulation.applications.workers": {"multiprocessing", "os", "signal"},
     # Replaces time and random numbers within simulated processes, and interrupts them.
     "jepsen.simulation.applications.outside": {"os", "random", "threading", "time"},

@@ -5,6 +5,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -35,14 +36,14 @@ _UNWIND_SECONDS: Final = 300.0
 
 
 class ApplicationRun:
-    """See the module's docstring. `run` is called once."""
+    """See the module's docstring. `run` is called once. Real directories of processes are below `directory`."""
 
-    def __init__(self, plan: Plan, seed: int) -> None:
+    def __init__(self, plan: Plan, seed: int, directory: Path) -> None:
         self._plan = plan
         self._seed = seed
         self.simulation = simulation = Simulation(f"application/{seed}", threads_run_inline=True)
         self._nodes = nodes = Nodes(simulation, plan.nodes, plan.configs)
-        self._directories = Directories()
+        self._directories = Directories(directory / str(seed))
         self._world = World(simulation.trace.message, self._show_observation)
         self._processes = Processes(
             cluster=nodes.cluster,

@@ -1,7 +1,10 @@
 """`simulate`: runs an application against whole clusters in virtual time, under faults, for many seeds."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -13,7 +16,7 @@ from jepsen.simulation.applications.plan import Plan, SimulatedRun
 from jepsen.simulation.applications.replay import CHOICE, chosen_seeds, replay_command
 from jepsen.simulation.applications.run import ApplicationRun
 from jepsen.simulation.applications.view import Check
-from jepsen.simulation.applications.workers import run_seeds
+from jepsen.simulation.applications.workers import RunSeed, run_seeds
 
 # The entries of a timeline that a failure among many seeds shows. The run of one seed shows all.
 _ENTRIES_SHOWN: Final = 100
@@ -126,28 +129,27 @@ def _simulate(plan: Plan, seeds: Sequence[int], jobs: int) -> SimulationReport:
     jobs = jobs if choice is None or choice.jobs is None else choice.jobs
     if not seeds or jobs < 1:
         raise ValueError("at least one seed and one job are needed")
-    run = partial(_run, plan)
     runs = []
-    results = run_seeds(run, seeds, min(jobs, len(seeds)))
-    try:
-        for result in results:
-            if result.failure is not None:
-                replay, note = replay_command(result.seed), _compared(result, run)
-                raise SimulationFailed(result, replay, note, shows_all=len(seeds) == 1)
-            runs.append(result)
-    finally:
-        results.close()
+    # Jobs are killed at the end, and leave their directories.
+    with tempfile.TemporaryDirectory(prefix="simulated-") as directory:
+        run = partial(_run, plan, Path(directory))
+        with closing(run_seeds(run, seeds, min(jobs, len(seeds)))) as results:
+            for result in results:
+                if result.failure is not None:
+                    replay, note = replay_command(result.seed), _compared(result, run)
+                    raise SimulationFailed(result, replay, note, shows_all=len(seeds) == 1)
+                runs.append(result)
     report = SimulationReport(runs)
     if choice is not None:
         choice.report(report)
     return report
 
 
-def _run(plan: Plan, seed: int) -> SimulatedRun:
-    return ApplicationRun(plan, seed).run()
+def _run(plan: Plan, directory: Path, seed: int) -> SimulatedRun:
+    return ApplicationRun(plan, seed, directory).run()
 
 
-def _compared(failed: SimulatedRun, run: Callable[[int], SimulatedRun]) -> str:
+def _compared(failed: SimulatedRun, run: RunSeed) -> str:
     """Run a failed seed again. Returns a remark if the second run differs, else an empty text."""
     again = run(failed.seed)
     if again.digest == failed.digest:

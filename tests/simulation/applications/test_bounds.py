@@ -120,7 +120,8 @@ def test_a_process_of_seeds_that_ends_is_told() -> None:
         simulate(leave, nodes=1, seeds=[7, 8], faults=(), jobs=2)
 
 
-PROGRAM = """
+PROGRAM = r"""
+import os
 import signal
 import sys
 import trio
@@ -128,7 +129,7 @@ from jepsen.testing import simulate
 
 async def tick(machine):
     if machine.starts == 1:
-        print("running", file=sys.stderr, flush=True)
+        os.write(2, b"running\n")  # at once: `print` writes a line's end by itself
     while True:
         await trio.sleep(0.001)
 
@@ -153,6 +154,7 @@ def test_ctrl_c_ends_all_processes(tmp_path: Path, jobs: int) -> None:
             assert process.wait() != 0
             with pytest.raises(ProcessLookupError):
                 os.killpg(process.pid, 0)
+            assert not list(tmp_path.glob("simulated-*"))
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
