@@ -13,10 +13,12 @@ import attrs
 import trio
 
 from jepsen.testing.cluster_view import ClusterView
-from jepsen.testing.errors import BadRequest
+from jepsen.testing.errors import BadRequest, ControlRefused, failures_refused
 from jepsen.testing.hosted_cluster import HostedCluster
 from jepsen.testing.hosted_node import HostedNode, NodeState
-from jepsen.testing.targets import TARGETS, Target, read_target
+from jepsen.testing.route import NODES_REFUSE, Route
+from jepsen.testing.targets import TARGET_WORDS, TARGETS, Target, read_target
+from jepsen.testing.word_types import Word
 from jepsen.testing.words import Words
 
 # For a node to serve.
@@ -104,3 +106,51 @@ _FOR_ALL: Final = {
     "start": (NodeState.DOWN, NodeState.FAILED),
     "stop": (NodeState.SERVING,),
 }
+
+
+async def act(cluster: HostedCluster, words: Words) -> object:
+    """Do it now, and answer with the nodes; or begin to wait for the delay, and answer with none."""
+    action = Action.read(cluster, words)
+    if not action.delay_s:
+        return {"nodes": await action.run(cluster)}
+
+    async def act_later() -> None:
+        try:
+            with failures_refused():
+                await action.run(cluster)
+        except ControlRefused as refused:
+            cluster.note("action_refused", action=action.verb, reason=str(refused))
+
+    cluster.nursery.start_soon(act_later)
+    return {"nodes": []}
+
+
+ACTION_ROUTES: Final = (
+    Route(
+        "POST",
+        "/clusters/{cluster}/actions",
+        "act",
+        "Kill, pause, resume, stop, start or restart a node",
+        "Nodes",
+        act,
+        {
+            "action": Word.text("What is done to the node.", _VERBS, required=True),
+            **TARGET_WORDS,
+            "delay": Word.number(
+                "Seconds. The answer comes at once, without nodes; the node is found when they have passed.",
+                default=0.0,
+            ),
+        },
+        refusals=NODES_REFUSE,
+        examples=(
+            {"action": "kill", "leader_of": ["orders", 0]},
+            {"action": "start"},
+            {"action": "pause", "controller": True},
+            {"action": "resume"},
+            {"action": "stop", "node": 3},
+            {"action": "start", "node": 3},
+            {"action": "restart", "coordinator_of": "readers"},
+            {"action": "kill", "node": 2, "delay": 3600},
+        ),
+    ),
+)

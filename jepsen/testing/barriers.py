@@ -15,6 +15,8 @@ from broker.client import Admin, ClientError, Consumer, KafkaError, OffsetAndMet
 from jepsen.testing.cluster_view import ClusterView
 from jepsen.testing.errors import ActionRefused, BadRequest, NotReached
 from jepsen.testing.hosted_cluster import HostedCluster
+from jepsen.testing.route import NODES_REFUSE, Route
+from jepsen.testing.word_types import Word
 from jepsen.testing.words import Words
 
 _WAIT_S: Final = 30.0
@@ -108,3 +110,32 @@ _CONDITIONS: Final[Mapping[str, Callable[[Words, str], _Wait]]] = {
     "records": _records,
     "committed": _committed,
 }
+BARRIER_ROUTES: Final = (
+    Route(
+        "POST",
+        "/clusters/{cluster}/waits",
+        "wait",
+        "Wait for conditions, one after the other",
+        "Nothing",
+        wait,
+        {
+            "leader": Word.partition("The partition has a leader that runs."),
+            "in_sync": Word.topic_or_partition("All replicas of the topic or the partition are in sync."),
+            "group_stable": Word.text("The members of the group have their partitions."),
+            "records": Word.named_numbers("The topic has so many committed records.", texts=1, numbers=1),
+            "committed": Word.named_numbers(
+                "A group has committed this offset or a higher one: group, topic, partition, offset.",
+                texts=2,
+                numbers=2,
+            ),
+            "timeout": Word.number("Seconds for each condition.", default=_WAIT_S),
+        },
+        any_of=tuple(_CONDITIONS),
+        refusals=NODES_REFUSE,
+        examples=(
+            {"in_sync": "orders", "timeout": 30},
+            {"leader": ["orders", 0], "in_sync": ["orders", 0]},
+            {"group_stable": "readers", "records": ["orders", 1], "committed": ["readers", "orders", 0, 1]},
+        ),
+    ),
+)

@@ -1,29 +1,14 @@
-"""The resources of the control port.
-
-    GET    /                                the processes, and the names of the clusters
-    POST   /leases                          lasts until the client closes the connection, and its clusters end then
-    POST   /clusters                        {"nodes": 3, "security": "sasl_ssl", "config": {}, "lease": "1"}
-    GET    /clusters/NAME                   addresses, nodes, configurations of clients
-    DELETE /clusters/NAME
-    POST   /clusters/NAME/topics            {"name": "orders", "partitions": 3, "replicas": 3, "config": {}}
-    GET    /clusters/NAME/topics/T/records  all committed records, with keys and values in base64
-    POST   /clusters/NAME/topics/T/records  {"records": [{"key": null, "value": "b25l"}]}
-    POST   /clusters/NAME/groups            {"name": "readers"}: a unique name
-    POST   /clusters/NAME/deletions         {"topics": [], "groups": []}
-    POST   /clusters/NAME/actions           {"action": "kill", "leader_of": ["orders", 0], "delay": 0.5}
-    POST   /clusters/NAME/waits             {"in_sync": "orders", "timeout": 30}; `jepsen.testing.barriers`
-    DELETE /clusters/NAME/faults            ends all faults and all chaos
-    GET    /clusters/NAME/events            what nodes reported and what was done to them, in order
+"""The table of the control port, and the resources for clusters, topics, records and groups.
 
 `jepsen.testing.fault_routes` has the resources for faults of the protocol, `jepsen.testing.link_routes` that for the
 network, `jepsen.testing.machine_routes` those for disks and clocks, `jepsen.testing.chaos_routes` those for chaos.
+`docs/testing-api.json`, which `jepsen.testing.openapi` makes of the table, lists all with their words and answers.
 A cluster that is created with `"shared_as": "name"` is made once, and lasts as long as the server.
 """
 
-import re
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Final, Protocol
 
 import trio
 
@@ -31,25 +16,34 @@ from broker.cli.local_cluster import NODES_MAX
 from broker.cli.local_security import LocalSecurity
 from broker.cli.start_arguments import LOG_LEVELS
 from broker.client import Admin
-from jepsen.testing.actions import Action
-from jepsen.testing.barriers import wait
-from jepsen.testing.chaos_routes import begin_chaos, end_all, serve_chaos
+from jepsen.testing.actions import ACTION_ROUTES
+from jepsen.testing.barriers import BARRIER_ROUTES
+from jepsen.testing.chaos_routes import CHAOS_ROUTES
 from jepsen.testing.cluster_view import ClusterView
 from jepsen.testing.control_server import Request
-from jepsen.testing.errors import BadRequest, ControlRefused, NotThere, failures_refused
-from jepsen.testing.fault_routes import begin_fault, change, list_requests, serve_fault
+from jepsen.testing.errors import ActionRefused, BadRequest, ControlRefused, NotThere, failures_refused
+from jepsen.testing.fault_routes import FAULT_ROUTES
 from jepsen.testing.hosted_cluster import ClusterSpec, HostedCluster
-from jepsen.testing.link_routes import begin_link
-from jepsen.testing.machine_routes import begin_clock_fault, begin_disk_fault, flip_bit
-from jepsen.testing.records import read_records, write_records
+from jepsen.testing.link_routes import LINK_ROUTES
+from jepsen.testing.machine_routes import MACHINE_ROUTES
+from jepsen.testing.openapi import description
+from jepsen.testing.records import RECORD_SCHEMA, read_records, write_records
+from jepsen.testing.route import NODES_REFUSE, Route
+from jepsen.testing.word_types import Word
 from jepsen.testing.words import Words
 
 _WAIT_S: Final = 30.0
 _SEED_BITS: Final = 32
-_PATH: Final = re.compile(r"/clusters/([\w-]+)(?:/(\w+))?")
-_CHAOS_PATH: Final = re.compile(r"/clusters/([\w-]+)/chaos/([\w-]+)")
-_FAULT_PATH: Final = re.compile(r"/clusters/([\w-]+)/faults/([\w-]+)")
-_RECORDS_PATH: Final = re.compile(r"/clusters/([\w-]+)/topics/([\w.-]+)/records", re.ASCII)
+_LOG_LEVEL_DEFAULT: Final = "info"
+CLUSTER_WORDS: Final[Mapping[str, Word]] = {
+    "nodes": Word.integer("Nodes, each a broker and a controller.", 1, NODES_MAX, default=1),
+    "security": Word.text("How clients connect.", LocalSecurity, default=LocalSecurity.PLAINTEXT.value),
+    "config": Word.texts("Configs of the nodes."),
+    "log_level": Word.text("The least level of events that nodes log.", LOG_LEVELS, default=_LOG_LEVEL_DEFAULT),
+    "seed": Word.integer("That of the random numbers of the nodes. By default, a random one."),
+    "lease": Word.text("The cluster ends with this lease."),
+    "shared_as": Word.text("All requests with this name get the same cluster, which lasts as long as the server."),
+}
 
 
 class Clusters(Protocol):
@@ -76,37 +70,32 @@ class ControlRoutes:
 
     async def handle(self, request: Request) -> AsyncGenerator[object, None]:
         """The parts of the response. Raises ControlRefused."""
-        if (request.method, request.path) == ("POST", "/leases"):
-            lease = self._clusters.lease()
-            try:
-                yield {"lease": lease}
-                await request.disconnected()
-            finally:
-                with trio.CancelScope(shield=True):
-                    await self._clusters.release(lease)
+        route, names = _find_route(request)
+        words = Words(request.body, route.words)
+        if route in _SERVER_ROUTES:
+            answer = await route.answer(self._clusters, *names, words)
         else:
-            yield await self._answer(request)
+            answer = await route.answer(self._clusters.find(names[0]), *names[1:], words)
+        if route is not _LEASE:
+            yield answer
+            return
+        try:
+            yield answer
+            await request.disconnected()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._clusters.release(answer["lease"])
 
-    async def _answer(self, request: Request) -> object:
-        if (request.method, request.path) == ("GET", "/"):
-            return self._clusters.described()
-        if (request.method, request.path) == ("POST", "/clusters"):
-            return (await self._clusters.create(read_spec(Words(request.body)))).described()
-        if (found := _RECORDS_PATH.fullmatch(request.path)) is not None:
-            return await _serve_records(self._clusters.find(found[1]), found[2], request)
-        if (found := _FAULT_PATH.fullmatch(request.path)) is not None:
-            return await serve_fault(self._clusters.find(found[1]), found[2], request)
-        if (found := _CHAOS_PATH.fullmatch(request.path)) is not None:
-            return await serve_chaos(self._clusters.find(found[1]), found[2], request)
-        if (found := _PATH.fullmatch(request.path)) is None:
-            raise NotThere(f"no resource {request.path}")
-        if (request.method, found[2]) == ("DELETE", None):
-            await self._clusters.end(self._clusters.find(found[1]))
-            return {}
-        answer = _ANSWERS.get((request.method, found[2]))
-        if answer is None:
-            raise NotThere(f"no {request.method} {request.path}")
-        return await answer(self._clusters.find(found[1]), Words(request.body))
+
+def _find_route(request: Request) -> tuple[Route, Sequence[str]]:
+    """The row of the table for a request, and the names in its path. Raises NotThere."""
+    problem = f"no resource {request.path}"
+    for route in ROUTES:
+        if (found := route.pattern.fullmatch(request.path)) is not None:
+            if route.method == request.method:
+                return route, found.groups()
+            problem = f"no {request.method} {request.path}"
+    raise NotThere(problem)
 
 
 def read_spec(words: Words) -> ClusterSpec:
@@ -118,7 +107,7 @@ def read_spec(words: Words) -> ClusterSpec:
     if name not in list(LocalSecurity):
         raise BadRequest(f"security is none of {', '.join(LocalSecurity)}")
     config = words.texts("config")
-    log_level = words.text("log_level", "info")
+    log_level = words.text("log_level", _LOG_LEVEL_DEFAULT)
     if log_level not in LOG_LEVELS:
         raise BadRequest(f"log_level is none of {', '.join(LOG_LEVELS)}")
     seed = words.integer("seed") if "seed" in words else secrets.randbits(_SEED_BITS)
@@ -126,6 +115,27 @@ def read_spec(words: Words) -> ClusterSpec:
     shared_as = words.text("shared_as") if "shared_as" in words else None
     words.end()
     return ClusterSpec(nodes, LocalSecurity(name), config, log_level, seed, lease, shared_as)
+
+
+async def _describe_server(clusters: Clusters, words: Words) -> object:
+    return clusters.described()
+
+
+async def _describe_port(clusters: Clusters, words: Words) -> object:
+    return description(ROUTES)
+
+
+async def _begin_lease(clusters: Clusters, words: Words) -> object:
+    return {"lease": clusters.lease()}
+
+
+async def _create_cluster(clusters: Clusters, words: Words) -> object:
+    return (await clusters.create(read_spec(words))).described()
+
+
+async def _end_cluster(clusters: Clusters, name: str, words: Words) -> object:
+    await clusters.end(clusters.find(name))
+    return {}
 
 
 async def _describe(cluster: HostedCluster, words: Words) -> object:
@@ -144,17 +154,16 @@ async def _create_topic(cluster: HostedCluster, words: Words) -> object:
     return {"name": topic}
 
 
-async def _serve_records(cluster: HostedCluster, topic: str, request: Request) -> object:
+async def _read_records(cluster: HostedCluster, topic: str, words: Words) -> object:
     cluster.check_runs()
-    config = cluster.own_config
-    if request.method == "GET":
-        return {"records": await read_records(config, topic)}
-    if request.method != "POST":
-        raise NotThere(f"no {request.method} {request.path}")
-    words = Words(request.body)
+    return {"records": await read_records(cluster.own_config, topic)}
+
+
+async def _write_records(cluster: HostedCluster, topic: str, words: Words) -> object:
+    cluster.check_runs()
     records = words.items("records")
     words.end()
-    await write_records(config, topic, records)
+    await write_records(cluster.own_config, topic, records)
     return {}
 
 
@@ -184,42 +193,112 @@ async def _delete(cluster: HostedCluster, words: Words) -> object:
     return {}
 
 
-async def _act(cluster: HostedCluster, words: Words) -> object:
-    """Do it now, and answer with the nodes; or begin to wait for the delay, and answer with none."""
-    action = Action.read(cluster, words)
-    if not action.delay_s:
-        return {"nodes": await action.run(cluster)}
-
-    async def act_later() -> None:
-        try:
-            with failures_refused():
-                await action.run(cluster)
-        except ControlRefused as refused:
-            cluster.note("action_refused", action=action.verb, reason=str(refused))
-
-    cluster.nursery.start_soon(act_later)
-    return {"nodes": []}
-
-
 async def _list_events(cluster: HostedCluster, words: Words) -> object:
     return {"events": list(cluster.events)}
 
 
-_ANSWERS: Final[Mapping[tuple[str, str | None], Callable[[HostedCluster, Words], Awaitable[Any]]]] = {
-    ("GET", None): _describe,
-    ("POST", "topics"): _create_topic,
-    ("POST", "groups"): _name_group,
-    ("POST", "deletions"): _delete,
-    ("POST", "actions"): _act,
-    ("POST", "waits"): wait,
-    ("GET", "events"): _list_events,
-    ("POST", "changes"): change,
-    ("POST", "faults"): begin_fault,
-    ("POST", "requests"): list_requests,
-    ("DELETE", "faults"): end_all,
-    ("POST", "chaos"): begin_chaos,
-    ("POST", "links"): begin_link,
-    ("POST", "disks"): begin_disk_fault,
-    ("POST", "clocks"): begin_clock_fault,
-    ("POST", "flips"): flip_bit,
-}
+_CLUSTER: Final = "/clusters/{cluster}"
+_RECORDS: Final = "/clusters/{cluster}/topics/{topic}/records"
+_LEASE: Final = Route(
+    "POST",
+    "/leases",
+    "takeLease",
+    "Take a lease: it lasts until the client closes the connection, and its clusters end with it. The answer is one "
+    "line of a response that goes on until then",
+    "Lease",
+    _begin_lease,
+)
+_SERVER_ROUTES: Final = (
+    Route("GET", "/", "describeServer", "Describe the server", "Server", _describe_server),
+    Route("GET", "/openapi.json", "describePort", "This description", "Description", _describe_port),
+    _LEASE,
+    Route(
+        "POST",
+        "/clusters",
+        "createCluster",
+        "Create a cluster, and wait until it serves",
+        "Cluster",
+        _create_cluster,
+        CLUSTER_WORDS,
+        refusals=NODES_REFUSE,
+        examples=(
+            {"nodes": 3, "config": {"default.replication.factor": 3, "message.max.bytes": "2000000"}},
+            {"security": "sasl_plaintext", "log_level": "warning", "seed": 7, "shared_as": "shop"},
+            {"nodes": 1, "lease": "1"},
+        ),
+    ),
+    Route("DELETE", _CLUSTER, "endCluster", "End a cluster, and remove its data", "Nothing", _end_cluster),
+)
+_CLUSTER_ROUTES: Final = (
+    Route("GET", _CLUSTER, "describeCluster", "Describe a cluster", "Cluster", _describe),
+    Route(
+        "POST",
+        "/clusters/{cluster}/topics",
+        "createTopic",
+        "Create a topic under a unique name, which is the answer",
+        "Name",
+        _create_topic,
+        {
+            "name": Word.text("The beginning of the name.", required=True),
+            "partitions": Word.integer("Partitions.", default=1),
+            "replicas": Word.integer("Replicas of each partition. By default 3, or as many as there are nodes."),
+            "config": Word.texts("Configs of the topic."),
+            "timeout": Word.number("Seconds.", default=_WAIT_S),
+        },
+        refusals=NODES_REFUSE,
+        examples=({"name": "orders", "partitions": 3, "replicas": 3, "config": {"retention.ms": "-1"}, "timeout": 30},),
+    ),
+    Route("GET", _RECORDS, "readRecords", "Read all committed records of a topic", "Records", _read_records),
+    Route(
+        "POST",
+        _RECORDS,
+        "writeRecords",
+        "Write records with acks=all, in their order",
+        "Nothing",
+        _write_records,
+        {"records": Word.items("Records. Keys and values are in base64.", RECORD_SCHEMA, required=True)},
+        refusals=(ActionRefused,),
+        examples=(
+            {"records": [{"key": "a2V5", "value": "b25l", "partition": 0, "headers": [["trace", "Nw=="]]}]},
+            {"records": [{"value": None}, {"value": "dHdv"}]},
+        ),
+    ),
+    Route(
+        "POST",
+        "/clusters/{cluster}/groups",
+        "nameGroup",
+        "Make a unique name for a group",
+        "Name",
+        _name_group,
+        {"name": Word.text("The beginning of the name.", required=True)},
+        examples=({"name": "readers"},),
+    ),
+    Route(
+        "POST",
+        "/clusters/{cluster}/deletions",
+        "delete",
+        "Begin to delete topics and groups. Those that do not exist, or are in use, are left out",
+        "Nothing",
+        _delete,
+        {"topics": Word.names("Topics."), "groups": Word.names("Groups.")},
+        examples=({"topics": ["old-orders"], "groups": ["old-readers"]},),
+    ),
+    Route(
+        "GET",
+        "/clusters/{cluster}/events",
+        "listEvents",
+        "List what nodes have reported and what was done to them, in order",
+        "Events",
+        _list_events,
+    ),
+)
+ROUTES: Final[Sequence[Route]] = (
+    *_SERVER_ROUTES,
+    *_CLUSTER_ROUTES,
+    *FAULT_ROUTES,
+    *ACTION_ROUTES,
+    *BARRIER_ROUTES,
+    *LINK_ROUTES,
+    *MACHINE_ROUTES,
+    *CHAOS_ROUTES,
+)

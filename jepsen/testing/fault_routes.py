@@ -1,28 +1,24 @@
 """The resources of the control port for faults of the protocol, the requests of clients, and events of Kafka.
 
-    POST   /clusters/NAME/faults      {"api": "Produce", "topic": "orders", "error": "REQUEST_TIMED_OUT", "times": 1}
-    GET    /clusters/NAME/faults/ID   {"fired": 1, "held": 0, "ended": false, "firings": [{"client_id": "shop"}]}
-    POST   /clusters/NAME/faults/ID   {"wait": "fired", "count": 1, "timeout": 30}, or {"release": true}
-    DELETE /clusters/NAME/faults/ID   ends it; the answer is that of GET
-    POST   /clusters/NAME/requests    {"api": "Produce", "client_id": "shop"}: the latest that match, of all nodes
-    POST   /clusters/NAME/changes     {"change": "move_leader", "topic": "orders", "partition": 0, "to": 2}
-
 `docs/testing-faults.md` has the words of faults and changes.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
+import attrs
 import trio
 
 from broker.client import Admin, TopicPartition, TransactionDescription
 from jepsen.testing import kafka_events
 from jepsen.testing.cluster_faults import FaultSpec
 from jepsen.testing.cluster_view import ClusterView
-from jepsen.testing.control_server import Request
 from jepsen.testing.errors import ActionRefused, BadRequest, NotReached, NotThere
+from jepsen.testing.faults.fault_words import ACTION_WORDS, FAULT_WORDS, SELECTING_WORDS
 from jepsen.testing.hosted_cluster import HostedCluster
 from jepsen.testing.kafka_events import EventRefused
+from jepsen.testing.route import NODES_REFUSE, Route, Variant, union
+from jepsen.testing.word_types import Word
 from jepsen.testing.words import Words
 
 _WAIT_S: Final = 30.0
@@ -40,19 +36,14 @@ async def list_requests(cluster: HostedCluster, words: Words) -> object:
     return {"requests": await cluster.faults.list_requests(words.all())}
 
 
-async def serve_fault(cluster: HostedCluster, fault_id: str, request: Request) -> object:
-    """Describe a fault, wait for it, release the requests that it holds, or end it."""
+async def _describe(cluster: HostedCluster, fault_id: str, words: Words) -> object:
+    return await cluster.faults.describe(cluster.faults.find(fault_id))
+
+
+async def _steer(cluster: HostedCluster, fault_id: str, words: Words) -> object:
+    """Wait for a fault, or release the requests that it holds."""
     faults = cluster.faults
     fault = faults.find(fault_id)
-    if request.method == "DELETE":
-        described = await faults.describe(fault)
-        await faults.end(fault)
-        return {**described, "ended": True}
-    if request.method == "GET":
-        return await faults.describe(fault)
-    if request.method != "POST":
-        raise NotThere(f"no {request.method} {request.path}")
-    words = Words(request.body)
     if "release" in words:
         words.true("release")
         words.end()
@@ -67,13 +58,20 @@ async def serve_fault(cluster: HostedCluster, fault_id: str, request: Request) -
     return faults.counts(fault)
 
 
+async def _end(cluster: HostedCluster, fault_id: str, words: Words) -> object:
+    fault = cluster.faults.find(fault_id)
+    described = await cluster.faults.describe(fault)
+    await cluster.faults.end(fault)
+    return {**described, "ended": True}
+
+
 async def change(cluster: HostedCluster, words: Words) -> object:
     """Cause an event of Kafka. Raises BadRequest, NotThere, ActionRefused, NotReached."""
     name = words.text("change")
-    cause = _CHANGES.get(name)
-    if cause is None:
+    found = _CHANGES.get(name)
+    if found is None:
         raise BadRequest(f"change {name!r} is none of {', '.join(_CHANGES)}")
-    answer = await cause(cluster, words)
+    answer = await found.cause(cluster, words.narrowed(found.words))
     cluster.note("changed", change=name, **answer)
     return answer
 
@@ -184,13 +182,132 @@ async def _advance_log_start(cluster: HostedCluster, words: Words) -> dict[str, 
     return {"topic": partition.topic, "partition": partition.partition, "log_start_offset": start}
 
 
-_CHANGES: Final[Mapping[str, Callable[[HostedCluster, Words], Awaitable[dict[str, Any]]]]] = {
-    "advance_log_start": _advance_log_start,
-    "expire_offsets": _expire_offsets,
-    "expire_transaction": _expire_transaction,
-    "fence_producer": _fence_producer,
-    "move_coordinator": _move_coordinator,
-    "move_leader": _move_leader,
-    "recreate_topic": _recreate_topic,
-    "start_rebalance": _start_rebalance,
+_TOPIC: Final = Word.text("The topic.", required=True)
+_PARTITION: Final = Word.integer("The partition.", default=0)
+_GROUP: Final = Word.text("The group.", required=True)
+_TRANSACTIONAL_ID: Final = Word.text("The transactional id.", required=True)
+
+
+@attrs.frozen
+class _Change:
+    """An event of Kafka, and the words beside its name: exactly one of `one_of`."""
+
+    cause: Callable[[HostedCluster, Words], Awaitable[dict[str, Any]]]
+    words: Mapping[str, Word]
+    one_of: Sequence[str] = ()
+
+
+_CHANGES: Final[Mapping[str, _Change]] = {
+    "advance_log_start": _Change(
+        _advance_log_start,
+        {
+            "topic": _TOPIC,
+            "partition": _PARTITION,
+            "offset": Word.integer("Records before it are deleted; -1 deletes all that are committed.", default=-1),
+        },
+    ),
+    "expire_offsets": _Change(
+        _expire_offsets, {"group": _GROUP, "topic": Word.text("Only the offsets of this topic.")}
+    ),
+    "expire_transaction": _Change(_expire_transaction, {"transactional_id": _TRANSACTIONAL_ID}),
+    "fence_producer": _Change(_fence_producer, {"transactional_id": _TRANSACTIONAL_ID}),
+    "move_coordinator": _Change(
+        _move_coordinator,
+        {
+            "group": Word.text("The group."),
+            "transactional_id": Word.text("The transactional id, if there is no group."),
+            "to": Word.integer("The id of the node that becomes the coordinator."),
+        },
+        ("group", "transactional_id"),
+    ),
+    "move_leader": _Change(
+        _move_leader,
+        {
+            "topic": _TOPIC,
+            "partition": _PARTITION,
+            "to": Word.integer("The id of the node that becomes the leader; without it, the next replica in sync."),
+        },
+    ),
+    "recreate_topic": _Change(_recreate_topic, {"topic": _TOPIC}),
+    "start_rebalance": _Change(_start_rebalance, {"group": _GROUP}),
 }
+_VARIANTS: Final = {name: Variant(change.words, change.one_of) for name, change in _CHANGES.items()}
+_FAULT_PATH: Final = "/clusters/{cluster}/faults/{fault}"
+FAULT_ROUTES: Final = (
+    Route(
+        "POST",
+        "/clusters/{cluster}/faults",
+        "beginFault",
+        "Begin a fault of the protocol",
+        "FaultCounts",
+        begin_fault,
+        FAULT_WORDS,
+        one_of=tuple(ACTION_WORDS),
+        refusals=(ActionRefused,),
+        examples=(
+            {"api": "Produce", "topic": "orders", "partition": 0, "error": "NOT_LEADER_OR_FOLLOWER", "times": 1},
+            {"api": "Produce", "topic": "orders", "client_id": "shop*", "lose_answer": True, "nth": 1},
+            {"api": ["Fetch", "Produce"], "node": 1, "client_id": "shop", "hold": True},
+            {"api": "OffsetCommit", "group": "readers", "delay_ms": 500, "every": 2},
+            {"api": "Fetch", "client_id": "shop", "data": "torn", "probability": 0.5, "seed": 7},
+            {"api": "InitProducerId", "transactional_id": "payments", "drop": "close"},
+            {"api": "Metadata", "client_id": "shop", "stale": True},
+            {"api": "Produce", "client_id": "shop", "throttle_ms": 1000},
+        ),
+    ),
+    Route("GET", _FAULT_PATH, "describeFault", "Describe a fault, with its firings", "Fault", _describe),
+    Route(
+        "POST",
+        _FAULT_PATH,
+        "steerFault",
+        "Wait until a fault has fired or holds requests, or release the held requests",
+        "FaultCounts",
+        _steer,
+        {
+            "wait": Word.text("Wait until this count of the fault is reached.", _COUNTS),
+            "count": Word.integer("The count.", default=1),
+            "timeout": Word.number("Seconds.", default=_WAIT_S),
+            "release": Word.true("Release the requests that it holds now."),
+        },
+        one_of=("wait", "release"),
+        refusals=NODES_REFUSE,
+        examples=({"wait": "fired", "count": 1, "timeout": 30}, {"release": True}),
+    ),
+    Route("DELETE", _FAULT_PATH, "endFault", "End a fault", "Fault", _end),
+    Route(
+        "POST",
+        "/clusters/{cluster}/requests",
+        "listRequests",
+        "List the latest requests that nodes have got",
+        "Requests",
+        list_requests,
+        SELECTING_WORDS,
+        examples=(
+            {"api": "Produce", "client_id": "shop", "topic": "orders", "partition": 0, "node": 1},
+            {"group": "readers"},
+            {"transactional_id": "payments"},
+        ),
+    ),
+    Route(
+        "POST",
+        "/clusters/{cluster}/changes",
+        "change",
+        "Cause an event of Kafka",
+        "Changed",
+        change,
+        union(_VARIANTS, "change", "The event."),
+        chooser="change",
+        variants=_VARIANTS,
+        refusals=NODES_REFUSE,
+        examples=(
+            {"change": "move_leader", "topic": "orders", "partition": 0, "to": 2},
+            {"change": "move_coordinator", "group": "readers"},
+            {"change": "expire_offsets", "group": "payers", "topic": "payments"},
+            {"change": "start_rebalance", "group": "readers"},
+            {"change": "expire_transaction", "transactional_id": "payments"},
+            {"change": "fence_producer", "transactional_id": "payments"},
+            {"change": "advance_log_start", "topic": "orders", "partition": 0, "offset": 1},
+            {"change": "recreate_topic", "topic": "payments"},
+        ),
+    ),
+)

@@ -17,12 +17,22 @@ import trio
 
 from jepsen.testing.errors import BadRequest
 from jepsen.testing.unsynced_disk import UnsyncedDisk, UnsyncedFile
+from jepsen.testing.word_types import Word
 from jepsen.testing.words import Words
 from kraft.env import Buffer, FsyncFailed, NonBlockingSocket
 
 # The latest operations that a fault remembers; all are counted.
 FIRINGS_MAX: Final = 1_000
-_KINDS: Final = ("full", "sync_delay_ms", "sync_error", "read_error")
+DISK_WORDS: Final[Mapping[str, Word]] = {
+    "full": Word.true("Files cannot grow."),
+    "free_bytes": Word.integer("Files can grow by so many bytes together. Goes with full.", 0),
+    "sync_delay_ms": Word.number("Each fsync takes so much longer."),
+    "sync_error": Word.true("An fsync fails, which ends the node."),
+    "read_error": Word.true("Files cannot be read."),
+    "topic": Word.text("Only files of this topic."),
+    "partition": Word.integer("Only files of this partition of the topic."),
+}
+DISK_KINDS: Final = ("full", "sync_delay_ms", "sync_error", "read_error")
 
 
 @attrs.frozen
@@ -40,9 +50,9 @@ class DiskFault:
     @classmethod
     def read(cls, words: Words) -> "DiskFault":
         """Take the words of a fault. Raises BadRequest."""
-        given = [kind for kind in _KINDS if kind in words]
+        given = [kind for kind in DISK_KINDS if kind in words]
         if len(given) != 1:
-            raise BadRequest(f"a disk takes one of {', '.join(_KINDS)}")
+            raise BadRequest(f"a disk takes one of {', '.join(DISK_KINDS)}")
         values: dict[str, Any] = {}
         if given == ["sync_delay_ms"]:
             values["sync_delay_ms"] = words.number("sync_delay_ms")

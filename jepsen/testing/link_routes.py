@@ -1,9 +1,5 @@
 """The resource of the control port for faults of the network.
 
-    POST /clusters/NAME/links  {"source": 1, "target": {"controller": true}, "cut": true}
-                               {"groups": [[1], [2, 3]], "cut": true}
-                               {"client_id": "shop*", "leader_of": ["orders", 0], "latency_ms": 200}
-
 `source` and `target` name nodes, and the links from the one to the other; without one of them, all other nodes.
 `groups` name the links between nodes of different groups; one group alone is apart from all other nodes. A node that is
 named as for actions has links with the clients of `client_id` or `address`, or, without these, with all other nodes:
@@ -20,14 +16,17 @@ from jepsen.testing.cluster_view import ClusterView
 from jepsen.testing.errors import BadRequest
 from jepsen.testing.hosted_cluster import HostedCluster
 from jepsen.testing.links import LinkFault, read_conditions
-from jepsen.testing.links.conditions import LinkConditions
+from jepsen.testing.links.conditions import CONDITION_WORDS, LinkConditions
 from jepsen.testing.node_faults import LINK
-from jepsen.testing.targets import TARGETS, Target, read_target, target_of
+from jepsen.testing.route import NODES_REFUSE, Route
+from jepsen.testing.targets import NODE_SCHEMA, TARGET_WORDS, TARGETS, Target, read_target, target_of
+from jepsen.testing.word_types import Word
 from jepsen.testing.words import Words
 
 _IN: Final = "in"
 _OUT: Final = "out"
-_DIRECTIONS: Final = (_IN, _OUT)
+_BOTH: Final = "both"
+_DIRECTIONS: Final = (_IN, _OUT, _BOTH)
 
 
 async def begin_link(cluster: HostedCluster, words: Words) -> object:
@@ -70,9 +69,9 @@ async def _of_one_node(cluster: HostedCluster, words: Words, conditions: LinkCon
     client_id = words.text("client_id") if "client_id" in words else None
     address = words.text("address") if "address" in words else None
     # One side of a half-open connection still takes it for connected: the client, if nothing else is said.
-    is_one_way = conditions.half_open and "direction" not in words
-    direction = words.text("direction", _IN if is_one_way else "both")
-    if direction not in (*_DIRECTIONS, "both"):
+    default = _IN if conditions.half_open else _BOTH
+    direction = words.text("direction") if "direction" in words else default
+    if direction not in _DIRECTIONS:
         raise BadRequest(f"direction is one of {', '.join(_DIRECTIONS)}, not {direction!r}")
     target = read_target(cluster, words)
     words.end()
@@ -119,3 +118,40 @@ def _described(fault: LinkFault) -> list[list[Any]]:
     for node in sorted(fault.nodes):
         links += [[clients, node]] * fault.to_nodes + [[node, clients]] * fault.from_nodes
     return links
+
+
+LINK_ROUTES: Final = (
+    Route(
+        "POST",
+        "/clusters/{cluster}/links",
+        "breakLinks",
+        "Cut, slow down or reset links between nodes, or between clients and nodes",
+        "LinkFault",
+        begin_link,
+        {
+            "source": Word.value("The node that sends; without it, all other nodes.", NODE_SCHEMA),
+            "target": Word.value("The node that receives; without it, all other nodes.", NODE_SCHEMA),
+            "groups": Word.items(
+                "Groups of nodes, between which the links are. One group alone is apart from all other nodes.",
+                {"type": "array", "items": NODE_SCHEMA},
+            ),
+            **TARGET_WORDS,
+            "client_id": Word.text("Links of the clients with this id; `*` at its end makes it a prefix."),
+            "address": Word.text("Links of clients at this host, or at this host and port."),
+            "direction": Word.text(
+                'Only towards the node, or only from it. The default is "both", and "in" with half_open.', _DIRECTIONS
+            ),
+            **CONDITION_WORDS,
+        },
+        refusals=NODES_REFUSE,
+        examples=(
+            {"client_id": "shop*", "leader_of": ["orders", 0], "direction": "out", "cut": True},
+            {"source": 1, "target": 2, "black_hole": True},
+            {"target": {"controller": True}, "latency_ms": 20},
+            {"groups": [[1], [2, 3]], "cut": True},
+            {"node": 2, "latency_ms": 20, "jitter_ms": 5, "seed": 1, "bytes_per_s": 1000000},
+            {"coordinator_of": "readers", "reset_after_bytes": 1000, "times": 1},
+            {"controller": True, "address": "127.0.0.1:40000", "half_open": True},
+        ),
+    ),
+)

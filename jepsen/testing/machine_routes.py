@@ -1,25 +1,23 @@
 """The resources of the control port for faults of the disk and the clock of a node.
 
-    POST /clusters/NAME/disks   {"node": 1, "full": true}, or a role as for actions; `jepsen.testing.faulty_disk`
-    POST /clusters/NAME/clocks  {"controller": true, "offset_ms": -3600000}; without a node, the clocks of all
-    POST /clusters/NAME/flips   {"leader_of": ["orders", 0], "topic": "orders", "partition": 0, "offset": 5, "seed": 1}
-
 Faults begin and end as those of the protocol do. A flipped bit stays.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from jepsen.testing.cluster_faults import FaultSpec
 from jepsen.testing.cluster_view import ClusterView
 from jepsen.testing.errors import BadRequest
-from jepsen.testing.faulty_disk import DiskFault
+from jepsen.testing.faulty_disk import DISK_KINDS, DISK_WORDS, DiskFault
 from jepsen.testing.hosted_cluster import HostedCluster
 from jepsen.testing.hosted_node import HostedNode
-from jepsen.testing.node_clock import ClockFault
+from jepsen.testing.node_clock import CLOCK_WORDS, ClockFault
 from jepsen.testing.node_faults import CLOCK, DISK
-from jepsen.testing.targets import TARGETS, Target, read_target
+from jepsen.testing.route import NODES_REFUSE, Route
+from jepsen.testing.targets import TARGET_WORDS, TARGETS, Target, read_target
+from jepsen.testing.word_types import Word
 from jepsen.testing.words import Words
 
 
@@ -65,3 +63,63 @@ async def _begin(cluster: HostedCluster, kind: str, target: Target | None, fault
 
 async def _found(cluster: HostedCluster, target: Target) -> HostedNode:
     return await target.find(ClusterView(cluster))
+
+
+MACHINE_ROUTES: Final = (
+    Route(
+        "POST",
+        "/clusters/{cluster}/disks",
+        "breakDisk",
+        "Make the disk of a node, or all disks, full, slow or broken",
+        "NodeFault",
+        begin_disk_fault,
+        {**TARGET_WORDS, **DISK_WORDS},
+        one_of=DISK_KINDS,
+        refusals=NODES_REFUSE,
+        examples=(
+            {"node": 1, "full": True, "free_bytes": 1000000000},
+            {"leader_of": ["orders", 0], "topic": "orders", "partition": 0, "sync_delay_ms": 100},
+            {"coordinator_of": "readers", "topic": "archive", "read_error": True},
+            {"controller": True, "topic": "archive", "sync_error": True},
+        ),
+    ),
+    Route(
+        "POST",
+        "/clusters/{cluster}/clocks",
+        "setClock",
+        "Put the wall clock of a node, or all clocks, wrong",
+        "NodeFault",
+        begin_clock_fault,
+        {**TARGET_WORDS, **CLOCK_WORDS},
+        refusals=NODES_REFUSE,
+        examples=(
+            {"leader_of": ["orders", 0], "offset_ms": -3600000},
+            {"node": 1, "offset_ms": 1000, "every_ms": 500},
+            {"controller": True, "offset_ms": 1000},
+            {"coordinator_of": "readers", "offset_ms": 1000},
+        ),
+    ),
+    Route(
+        "POST",
+        "/clusters/{cluster}/flips",
+        "flipBit",
+        "Flip a bit of a batch in the log of a node; it stays",
+        "FlippedBit",
+        flip_bit,
+        {
+            **TARGET_WORDS,
+            "topic": Word.text("The topic.", required=True),
+            "partition": Word.integer("The partition.", default=0),
+            "offset": Word.integer("An offset of the batch. Without it, the seed draws the batch."),
+            "seed": Word.integer("Draws the bit.", default=0),
+        },
+        one_of=TARGETS,
+        refusals=NODES_REFUSE,
+        examples=(
+            {"leader_of": ["payments", 0], "topic": "payments", "partition": 0, "offset": 0, "seed": 1},
+            {"node": 1, "topic": "payments"},
+            {"controller": True, "topic": "payments"},
+            {"coordinator_of": "readers", "topic": "payments"},
+        ),
+    ),
+)

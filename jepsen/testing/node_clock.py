@@ -3,14 +3,24 @@
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from broker.node import Node
 from jepsen.testing.errors import BadRequest
 from jepsen.testing.node_commands import Commands
+from jepsen.testing.word_types import Word
 from jepsen.testing.words import Words
+
+# Ten years. Python and Kafka have times from 1970 on; a clock beyond that could not be read.
+_OFFSET_MS_MAX: Final = 10 * 365 * 24 * 3600 * 1000
+CLOCK_WORDS: Final[Mapping[str, Word]] = {
+    "offset_ms": Word.integer(
+        "The clock is ahead by so much, or late if that is negative.", -_OFFSET_MS_MAX, _OFFSET_MS_MAX, required=True
+    ),
+    "every_ms": Word.number("The clock is wrong for so long, then right for as long, and so on.", 1),
+}
 
 
 @attrs.frozen
@@ -28,16 +38,11 @@ class ClockFault:
         """Take the words of a fault. Raises BadRequest."""
         offset_ms = words.integer("offset_ms")
         every_ms = words.number("every_ms") if "every_ms" in words else None
-        # Python and Kafka have times from 1970 on; a clock beyond that could not be read.
         if not offset_ms or abs(offset_ms) > _OFFSET_MS_MAX:
             raise BadRequest(f"offset_ms has to be from -{_OFFSET_MS_MAX} to {_OFFSET_MS_MAX}, and not 0")
         if every_ms is not None and every_ms < 1:
             raise BadRequest("every_ms has to be 1 or more")
         return cls(offset_ms, every_ms)
-
-
-# Ten years.
-_OFFSET_MS_MAX = 10 * 365 * 24 * 3600 * 1000
 
 
 @attrs.frozen

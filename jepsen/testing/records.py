@@ -10,6 +10,26 @@ import trio
 from broker.client import ClientError, Consumer, ConsumerRecord, KafkaError, Producer, TopicPartition
 from jepsen.testing.errors import ActionRefused, BadRequest, NotThere
 
+# A record as requests have it.
+RECORD_SCHEMA: Final = {
+    "type": "object",
+    "properties": {
+        "value": {"type": ["string", "null"], "contentEncoding": "base64"},
+        "key": {"type": ["string", "null"], "contentEncoding": "base64"},
+        "partition": {"type": ["integer", "null"]},
+        "headers": {
+            "type": ["array", "null"],
+            "items": {
+                "type": "array",
+                "prefixItems": [{"type": "string"}, {"type": ["string", "null"], "contentEncoding": "base64"}],
+                "minItems": 2,
+                "maxItems": 2,
+            },
+        },
+    },
+    "required": ["value"],
+    "additionalProperties": False,
+}
 _WITHIN_S: Final = 30.0
 _TIMEOUT_MS: Final = 30_000
 

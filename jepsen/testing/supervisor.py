@@ -17,7 +17,7 @@ from typing import Final
 
 import trio
 
-from jepsen.testing.control_routes import ControlRoutes, read_spec
+from jepsen.testing.control_routes import CLUSTER_WORDS, ControlRoutes, read_spec
 from jepsen.testing.control_server import ControlServer
 from jepsen.testing.errors import ControlRefused, NotThere
 from jepsen.testing.hosted_cluster import ClusterSpec, HostedCluster
@@ -148,7 +148,7 @@ class _Supervisor:
         listeners = await trio.open_tcp_listeners(self._options.port, host=self._options.host)
         cluster = None
         if self._options.cluster is not None:
-            cluster = await self.create(read_spec(Words(dict(self._options.cluster))))
+            cluster = await self.create(read_spec(Words(dict(self._options.cluster), CLUSTER_WORDS)))
         host, port = listeners[0].socket.getsockname()[:2]
         described = {} if cluster is None else {"cluster": cluster.described()}
         print(json.dumps({"control": f"{host}:{port}", **described}), flush=True)

@@ -3,7 +3,7 @@
 {"node": 2}   {"leader_of": ["orders", 0]}   {"coordinator_of": "readers"}   {"controller": true}
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import attrs
@@ -12,9 +12,18 @@ from jepsen.testing.cluster_view import ClusterView
 from jepsen.testing.errors import BadRequest, NotThere
 from jepsen.testing.hosted_cluster import HostedCluster
 from jepsen.testing.hosted_node import HostedNode
+from jepsen.testing.word_types import Word, object_schema
 from jepsen.testing.words import Words
 
-TARGETS: Final = ("node", "leader_of", "coordinator_of", "controller")
+TARGET_WORDS: Final[Mapping[str, Word]] = {
+    "node": Word.integer("The id of a node."),
+    "leader_of": Word.partition("The node that leads this partition: a topic and a number."),
+    "coordinator_of": Word.text("The coordinator of this group."),
+    "controller": Word.true("The active controller."),
+}
+TARGETS: Final = tuple(TARGET_WORDS)
+# A node as a value: an id, or an object with a role.
+NODE_SCHEMA: Final = {"oneOf": [{"type": "integer"}, object_schema(TARGET_WORDS, TARGETS)]}
 # For a role to be taken.
 _WITHIN_S: Final = 30.0
 
@@ -51,7 +60,7 @@ def target_of(cluster: HostedCluster, value: object) -> Target:
     """The node of a value: an id, or an object with a role. Raises BadRequest, NotThere."""
     if isinstance(value, int) and not isinstance(value, bool):
         return _by_id(cluster, value)
-    words = Words(dict(value) if isinstance(value, dict) else value)
+    words = Words(dict(value) if isinstance(value, dict) else value, TARGET_WORDS)
     target = read_target(cluster, words)
     words.end()
     if target is None:

@@ -67,7 +67,7 @@ HANG: Final = "hang"
 CLOSE: Final = "close"
 EMPTY: Final = "empty"
 TORN: Final = "torn"
-_CHOICES: Final[Mapping[str, tuple[object, ...]]] = {
+CHOICES: Final[Mapping[str, tuple[object, ...]]] = {
     ActionKind.HOLD: (True,),
     ActionKind.DROP: (HANG, CLOSE),
     ActionKind.LOSE_ANSWER: (True,),
@@ -193,11 +193,11 @@ class Fault:
         return self.selection.apis is None or "Fetch" in self.selection.apis
 
 
-_INTEGERS: Final[Mapping[str, int]] = {"partition": 0, "node": 0, "nth": 1, "every": 1, "times": 1}
+INTEGERS: Final[Mapping[str, int]] = {"partition": 0, "node": 0, "nth": 1, "every": 1, "times": 1}
 _TEXTS: Final = ("topic", "group", "transactional_id", "client_id")
 _SELECTING: Final = (*_TEXTS, "partition", "node")
 _OCCURRENCES: Final = ("nth", "every", "times", "probability", "seed")
-_WORDS: Final = ("api", *_TEXTS, *_INTEGERS, "probability", "seed", *ActionKind)
+FAULT_WORD_NAMES: Final = ("api", *_TEXTS, *INTEGERS, "probability", "seed", *ActionKind)
 
 
 def fault_of(words: Mapping[str, Any]) -> Fault:
@@ -238,20 +238,20 @@ def _selection(words: Mapping[str, Any], apis: list[Api] | None) -> Selection:
 
 
 def _check_value(word: str, value: Any) -> None:
-    if word not in _WORDS:
-        raise FaultRefused(f"no fault has the word {word!r}{_suggestion(word, _WORDS)}")
+    if word not in FAULT_WORD_NAMES:
+        raise FaultRefused(f"no fault has the word {word!r}{_suggestion(word, FAULT_WORD_NAMES)}")
     if word in _TEXTS and not (isinstance(value, str) and value):
         raise FaultRefused(f"{word} is a name, not {value!r}")
-    if word in _INTEGERS and not (_is_integer(value) and value >= _INTEGERS[word]):
-        raise FaultRefused(f"{word} is an integer of at least {_INTEGERS[word]}, not {value!r}")
+    if word in INTEGERS and not (_is_integer(value) and value >= INTEGERS[word]):
+        raise FaultRefused(f"{word} is an integer of at least {INTEGERS[word]}, not {value!r}")
     if word == "seed" and not _is_integer(value):
         raise FaultRefused(f"seed is an integer, not {value!r}")
     if word == "probability" and not (_is_number(value) and 0 <= value <= 1):
         raise FaultRefused(f"probability is between 0 and 1, not {value!r}")
     if word in (ActionKind.DELAY, ActionKind.THROTTLE) and not (_is_integer(value) and 0 < value <= DELAY_MS_MAX):
         raise FaultRefused(f"{word} is a number of milliseconds between 1 and {DELAY_MS_MAX}, not {value!r}")
-    if word in _CHOICES and value not in _CHOICES[word]:
-        raise FaultRefused(f"{word} is {' or '.join(map(repr, _CHOICES[word]))}, not {value!r}")
+    if word in CHOICES and value not in CHOICES[word]:
+        raise FaultRefused(f"{word} is {' or '.join(map(repr, CHOICES[word]))}, not {value!r}")
 
 
 def _is_integer(value: object) -> bool:

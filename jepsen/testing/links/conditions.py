@@ -7,8 +7,20 @@ import attrs
 
 from jepsen.testing.errors import BadRequest
 from jepsen.testing.faults.fault import TEST_SERVER
+from jepsen.testing.word_types import Word
 from jepsen.testing.words import Words
 
+CONDITION_WORDS: Final[Mapping[str, Word]] = {
+    "cut": Word.true("Bytes and connects are held until the end of the fault."),
+    "black_hole": Word.true("Bytes are lost. Connections that have lost some are reset at the end."),
+    "half_open": Word.true("The receiver has lost the connections that are open now; the sender does not know it."),
+    "reset_after_bytes": Word.integer("Each connection is reset after so many bytes.", 0),
+    "times": Word.integer("So many connections are reset at most. Goes with reset_after_bytes.", 1),
+    "latency_ms": Word.number("Bytes arrive so much later.", default=0.0),
+    "jitter_ms": Word.number("Up to so much is added to the latency.", default=0.0),
+    "seed": Word.integer("Draws the jitter.", default=0),
+    "bytes_per_s": Word.number("The bandwidth of all connections of a node on the link together.", 1),
+}
 # Clients whose ids begin so are nodes: their connections belong to links between nodes.
 _NODES: Final = ("broker-", "raft-client-")
 
