@@ -55,6 +55,8 @@ class ClusterFault:
         self.spec = spec
         self.is_retired = self.is_ended = False
         self.changed = trio.Event()
+        # Set when all nodes that run have ended it, or have refused that.
+        self.has_ended = trio.Event()
         # The nodes that were paused when it was retired or ended: it is still in force on them.
         self.still_on: set[int] = set()
         self._fired: dict[tuple[int, int], int] = {}
@@ -134,14 +136,23 @@ class ClusterFaults:
         """Release the requests that it holds now."""
         await self._command(fault, "release_fault")
 
-    async def end(self, fault: ClusterFault) -> None:
-        """Fire no more, and release the held requests. It can still be described."""
-        if not fault.is_ended:
-            fault.is_ended = True
+    async def end(self, fault: ClusterFault) -> dict[str, Any]:
+        """Fire no more, and release the held requests. Returns its last counts and firings.
+
+        If another task ends it, wait for that. It can still be described.
+        """
+        if fault.is_ended:
+            await fault.has_ended.wait()
+            return await self.describe(fault)
+        fault.is_ended = True
+        fault.still_on |= self._paused()
+        try:
+            # A node counts and describes it in the same turn in which it ends it, so that no firing is left out.
+            return self._described(fault, await self._command(fault, "end_fault"))
+        finally:
             self._cluster.note("fault_ended", fault=fault.id, fired=fault.fired)
             fault.notify()
-            fault.still_on |= self._paused()
-            await self._command(fault, "end_fault")
+            fault.has_ended.set()
 
     async def end_all(self) -> list[str]:
         """End all faults. Returns the ids of those that were in force."""
@@ -162,8 +173,11 @@ class ClusterFaults:
 
     async def describe(self, fault: ClusterFault) -> dict[str, Any]:
         """Its counts, and the firings on the nodes that run."""
+        return self._described(fault, await self._command(fault, "describe_fault"))
+
+    def _described(self, fault: ClusterFault, answers: list[tuple[HostedNode, Any]]) -> dict[str, Any]:
         firings = []
-        for node, described in await self._command(fault, "describe_fault"):
+        for node, described in answers:
             if described is not None:
                 fault.update(node, described)
                 firings += described["firings"]

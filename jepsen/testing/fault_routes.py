@@ -59,10 +59,7 @@ async def _steer(cluster: HostedCluster, fault_id: str, words: Words) -> object:
 
 
 async def _end(cluster: HostedCluster, fault_id: str, words: Words) -> object:
-    fault = cluster.faults.find(fault_id)
-    described = await cluster.faults.describe(fault)
-    await cluster.faults.end(fault)
-    return {**described, "ended": True}
+    return await cluster.faults.end(cluster.faults.find(fault_id))
 
 
 async def change(cluster: HostedCluster, words: Words) -> object:

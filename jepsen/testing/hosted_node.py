@@ -77,7 +77,7 @@ class HostedNode:
         self._changed = trio.Event()
         # Held while a process is forked: it can be killed only after that.
         self._launching = trio.Lock()
-        self._is_closed = False
+        self._is_closed = self._is_stopping = False
 
     @property
     def is_running(self) -> bool:
@@ -132,10 +132,16 @@ class HostedNode:
             await self._changed.wait()
 
     async def begin_stop(self) -> None:
-        """Ask it to shut down cleanly."""
-        self._running("stop")
-        await self.call("stop")
-        self._set_state(NodeState.DOWN)
+        """Ask it to shut down cleanly. Raises ActionRefused."""
+        process = self._running("stop")
+        self._is_stopping = True  # a process that is paused meanwhile would never end
+        try:
+            with trio.CancelScope(shield=True):  # a node that was asked ends, so its state has to say so
+                await self.call("stop")
+        finally:
+            self._is_stopping = False
+        if self.process is process:
+            self._set_state(NodeState.DOWN)
 
     async def wait_ended(self) -> None:
         """Wait until its process has ended."""
@@ -168,6 +174,8 @@ class HostedNode:
             raise ActionRefused(f"node {self.node_id} is paused already")
         if self.state is NodeState.STARTING:
             raise ActionRefused(f"node {self.node_id} does not serve yet")
+        if self._is_stopping:
+            raise ActionRefused(f"node {self.node_id} shuts down")
         self._set_state(NodeState.PAUSED)
         await self._zygote.signal(process, signal.SIGSTOP)
 
@@ -175,14 +183,18 @@ class HostedNode:
         process = self._running("resume")
         if not self.is_paused:
             raise ActionRefused(f"node {self.node_id} is not paused")
+        self._set_state(NodeState.SERVING)  # first, because a kill may come during the signal
         await self._zygote.signal(process, signal.SIGCONT)
-        self._set_state(NodeState.SERVING)
 
     async def call(self, command: str, **arguments: object) -> Any:
         """Have the node serve a command of `jepsen.testing.node_commands`. Raises ActionRefused; NodeNotRunning if it
         ends meanwhile.
+
+        A paused node is not asked: it would carry the command out when it is resumed, after the caller has given up.
         """
         self._running(command)
+        if self.is_paused:
+            raise ActionRefused(f"{command}: node {self.node_id} is paused; `resume` lets it go on")
         assert self._link is not None, "it runs"
         self._commands += 1
         number, answer = self._commands, _Answer(self._link)

@@ -98,10 +98,13 @@ class NodeFaults:
         except (FaultRefused, OSError) as refused:  # the process has no descriptor for another socket
             raise CommandRefused(str(refused)) from refused
 
-    async def end(self, node: Node, fault: str) -> None:
+    async def end(self, node: Node, fault: str) -> dict[str, Any] | None:
+        """End a fault. Returns its last counts and firings; None if it has ended before."""
+        described = await self.describe(node, fault)
         for kind in self.kinds.values():
             if (active := kind.faults.get(fault)) is not None:
                 kind.end(active)
+        return described
 
     async def release(self, node: Node, fault: str) -> None:
         if (active := self._find(fault)) is not None:

@@ -59,7 +59,8 @@ class ZygoteLink:
 
     async def signal(self, process: ForkedProcess, number: signal.Signals) -> None:
         """Send a signal, unless the process has ended. Its parent does it, which knows that the id is still its own."""
-        await self._send({"signal": int(number), "key": process.key}, [])
+        with trio.CancelScope(shield=True):  # it does not wait, and the caller has noted that the signal is sent
+            await self._send({"signal": int(number), "key": process.key}, [])
 
     async def run(self) -> None:
         """Take the zygote's reports. Raises ZygoteEnded."""

@@ -40,6 +40,7 @@ class ChaosRun:
         self.ended = trio.Event()
         self._cluster = cluster
         self._scope = trio.CancelScope()
+        self._healing = trio.CancelScope()
 
     def described(self) -> dict[str, Any]:
         """The run as the control port describes it."""
@@ -69,6 +70,7 @@ class ChaosRun:
 
     async def end(self) -> None:
         """Begin no more faults. All are healed on return."""
+        self._healing.shield = True
         self._scope.cancel()
         await self.ended.wait()
 
@@ -108,7 +110,8 @@ class ChaosRun:
             self.done += 1
             await trio.sleep(planned.lasts_s)
         finally:
-            with trio.CancelScope(shield=self._scope.cancel_called):
+            # The end of the run interrupts no healing; that of the cluster does.
+            with trio.CancelScope(shield=self._scope.cancel_called) as self._healing:
                 await heal()
 
 
