@@ -9,6 +9,8 @@
 #   make test-spark-tables   load into Delta Lake and Iceberg, and of Avro values; needs java and mvn, skipped without
 #   make test-java-clients   Apache Kafka's Java client: each way to authenticate, transactions, and Kafka Streams under kills of
 #                            nodes; needs a JDK and mvn, skipped without; ARGS="--kills 20"
+#   make test-control-clients  clients of test clusters in Go, Java and TypeScript, each skipped without its language; for
+#                            one of them: make test-control-clients-go, -java, -typescript
 #   make test-go-clients     franz-go: each way to authenticate; needs go, skipped without
 #   make test-prometheus     Prometheus itself scrapes three nodes, two of which die; skipped where it cannot be had;
 #                            ARGS="--prometheus-plots docs/images" plots what it has found
@@ -80,7 +82,7 @@ SEED ?= 1
 SPARK ?= 4_1
 
 .PHONY: venv run test explore test-mutations test-client-kafka test-differential test-kafka-monitoring test-spark-tables \
-	test-java-clients test-go-clients test-prometheus test-interpreters test-wheel test-example-repository soak-example check docs terminal-images soak jepsen fuzz half-open \
+	test-java-clients test-go-clients test-control-clients test-prometheus test-interpreters test-wheel test-example-repository soak-example check docs terminal-images soak jepsen fuzz half-open \
 	transaction-kills maintenance spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
 	bench-followers bench-moves bench-transactions bench-groups bench-quotas bench-metadata bench-loop-holds \
@@ -122,6 +124,12 @@ test-spark-tables:
 
 test-java-clients: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/clients/java --java-clients $(ARGS)
+
+test-control-clients: $(VENV)/.installed-test
+	$(BIN)/python -m pytest tests/jepsen/testing_clients --control-clients $(ARGS)
+
+test-control-clients-%: $(VENV)/.installed-test
+	$(BIN)/python -m pytest tests/jepsen/testing_clients --control-clients -k $* $(ARGS)
 
 test-go-clients: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/clients/go --go-clients $(ARGS)

@@ -49,6 +49,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--spark-tables", action="store_true", help="run the tests that need Spark's packages for tables")
     group.addoption("--java-clients", action="store_true", help="run the tests that need Apache Kafka's Java client")
+    group.addoption(
+        "--control-clients", action="store_true", help="run the clients of test clusters in other languages"
+    )
     group.addoption("--go-clients", action="store_true", help="run the tests that need Go and franz-go")
     group.addoption(
         "--prometheus", action="store_true", help="run Prometheus itself, from Debian if it is not installed"

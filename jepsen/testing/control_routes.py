@@ -10,8 +10,6 @@ import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Final, Protocol
 
-import trio
-
 from broker.cli.local_cluster import NODES_MAX
 from broker.cli.local_security import LocalSecurity
 from broker.cli.start_arguments import LOG_LEVELS
@@ -59,7 +57,7 @@ class Clusters(Protocol):
 
     def lease(self) -> str: ...
 
-    async def release(self, lease: str) -> None: ...
+    def release(self, lease: str) -> None: ...
 
 
 class ControlRoutes:
@@ -83,8 +81,7 @@ class ControlRoutes:
             yield answer
             await request.disconnected()
         finally:
-            with trio.CancelScope(shield=True):
-                await self._clusters.release(answer["lease"])
+            self._clusters.release(answer["lease"])
 
 
 def _find_route(request: Request) -> tuple[Route, Sequence[str]]:

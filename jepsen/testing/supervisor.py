@@ -126,14 +126,18 @@ class _Supervisor:
         self._leases[str(self._names)] = None
         return str(self._names)
 
-    async def release(self, lease: str) -> None:
-        """End a lease with its clusters. The last one ends a server without a parent."""
+    def release(self, lease: str) -> None:
+        """End a lease, and begin to end its clusters. The last one ends a server without a parent.
+
+        A server that stops meanwhile does not wait for the clusters: their nodes are no longer told to end, and the
+        zygote kills them.
+        """
         del self._leases[lease]
         if self._options.parent is None and not self._leases:
             self.nursery.cancel_scope.cancel()  # the zygote kills all nodes at once
             return
         for cluster in [each for each in self._clusters.values() if each.spec.lease == lease]:
-            await self.end(cluster)
+            self.nursery.start_soon(self.end, cluster)
 
     def kill_orphans(self) -> None:
         """Without the zygote, kill its nodes and remove the directory."""

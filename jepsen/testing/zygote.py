@@ -76,7 +76,8 @@ class Zygote:
                     key.data()
                 if self._lifeline.has_lost_parent():
                     self._end_supervisor()
-                if self._ended_at and time.monotonic() - self._ended_at > _END_S:
+                is_late = self._ended_at and time.monotonic() - self._ended_at > _END_S
+                if is_late and self._supervisor in self._keys:
                     os.kill(self._supervisor, signal.SIGKILL)
         finally:
             self._kill_all()

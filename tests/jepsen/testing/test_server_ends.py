@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from jepsen.testing import Cluster
+from jepsen.testing.control_client import ControlClient
 from jepsen.testing.server_lease import ServerLease
 from tests.support.node_process import KRAFT
 
@@ -101,3 +102,20 @@ def test_zygote_ends_quietly_with_a_supervisor_that_has_not_read_its_last_report
     assert_gone([processes["zygote"]], processes["directory"], cluster.bootstrap_servers)
     server.release()
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_command_ends_well_when_a_lease_with_clusters_ends_at_the_same_time() -> None:
+    command = [KRAFT, "test-server", "--nodes", "1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        client = ControlClient(json.loads(process.stdout.readline())["control"])
+        lease = client.take_lease()
+        clusters = [client.request("POST", "/clusters", {"lease": lease.name}) for _ in range(3)]
+        directory = client.request("GET", "/")["directory"]
+        lease.release()
+        process.stdin.close()
+        assert (process.wait(WITHIN_S), process.stderr.read()) == (0, b"")
+    addresses = ",".join(cluster["bootstrap_servers"] for cluster in clusters)
+    assert_gone([node["pid"] for cluster in clusters for node in cluster["nodes"]], directory, addresses)
