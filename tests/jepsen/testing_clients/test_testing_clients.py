@@ -20,7 +20,7 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @attrs.frozen
 class Language:
-    """A folder of `SOURCES`: the programs that its tests need, the commands that run them, and the files of examples."""
+    """A folder of `SOURCES`: the programs that its tests need, the commands that run them, and files of examples."""
 
     folder: str
     programs: Sequence[str]
