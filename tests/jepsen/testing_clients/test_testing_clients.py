@@ -30,6 +30,12 @@ class Language:
 
 LANGUAGES = (
     Language("go", ["go"], [["go", "vet", "./..."], ["go", "test", "-count=1", "./..."]], ["krafttest_test.go"]),
+    Language(
+        "typescript",
+        ["node", "npm"],
+        [["npm", "install", "--no-package-lock", "--no-audit", "--no-fund"], ["npm", "test"]],
+        ["kraft-testing.test.ts"],
+    ),
 )
 
 
