@@ -38,7 +38,11 @@ class TaskCall(Call[T]):
     async def serve(self) -> None:
         """Waits until the call has ended, and does its jobs meanwhile."""
         while (job := await self._jobs.get()) is not None:
-            await job.run()
+            self.is_in_callback = True
+            try:
+                await job.run()
+            finally:
+                self.is_in_callback = False
 
     async def serve_no_more(self) -> None:
         """Waits until the call has ended, which was cancelled; a further cancellation of the task changes nothing."""

@@ -44,7 +44,7 @@ class AsyncioHost(HostedClient[A]):
 
         If the wait is cancelled, the call is cancelled, and has ended before the task goes on.
         """
-        self._check_loop()
+        self.check_loop()
         call = TaskCall(lambda: method(self._client, *args, **kwargs), self.mailbox)
         try:
             self._loop.call_soon(self._start, call)
@@ -61,14 +61,15 @@ class AsyncioHost(HostedClient[A]):
     async def close(self, error: BaseException | None = None) -> None:
         """Closes the client as the end of its `async with` block under Trio does, or as an `error` in the block does.
 
-        Raises what closing raised, or why the client has failed before, once. In a child process the client stays the
-        parent's.
+        Raises what closing raised, or why the client has failed before, once; RuntimeError in a callback. In a child
+        process the client stays the parent's.
         """
         if self.is_closed:
             self._raise_failure()
             return
-        self._check_loop()
+        self.check_loop()
         call = TaskCall(self.ended.wait, self.mailbox)
+        self._check_is_no_callback(call)
         try:
             self._loop.call_soon(self._start_closing_for, call, error)
             await self._wait_for(call)
@@ -80,7 +81,8 @@ class AsyncioHost(HostedClient[A]):
             raise
         self._raise_failure()
 
-    def _check_loop(self) -> None:
+    def check_loop(self) -> None:
+        """Raises RuntimeError for a task of another loop: this one would not wake it."""
         if asyncio.get_running_loop() is not self.mailbox.loop:
             raise RuntimeError("the client was opened on another asyncio loop; open one on this loop")
 

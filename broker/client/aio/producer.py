@@ -131,6 +131,7 @@ class AsyncioProducer(AsyncioClient[QueuedProducer], Generic[K, V]):
         If it is cancelled while many records wait to be handed over, the record is not written; if later, it is.
         """
         hosted = self._open()
+        hosted.check_loop()
         outcome: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
         decided = partial(hosted.mailbox.post, _resolve, outcome)
         entry = self._queued_producer.entry(topic, value, key, headers, partition, timestamp_ms, decided)

@@ -49,7 +49,11 @@ class ThreadCall(Call[T]):
     def serve(self) -> None:
         """Waits until the call has ended, and does its jobs meanwhile."""
         while (job := self._jobs.get()) is not None:
-            job.run()
+            self.is_in_callback = True
+            try:
+                job.run()
+            finally:
+                self.is_in_callback = False
 
 
 class _Job:

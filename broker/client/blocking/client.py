@@ -55,14 +55,15 @@ class BlockingHost(HostedClient[A]):
     def close(self, error: BaseException | None = None) -> None:
         """Closes the client as the end of its `async with` block does, or as an `error` in the block does.
 
-        Raises what closing raised, or why the client has failed before, once. In a child process the client stays the
-        parent's.
+        Raises what closing raised, or why the client has failed before, once; RuntimeError in a callback. In a child
+        process the client stays the parent's.
         """
         if self.is_closed:
             self._raise_failure()
             return
         self._loop.check_thread()
         call = ThreadCall(self.ended.wait)
+        self._check_is_no_callback(call)
         try:
             self._loop.call_soon(self._start_closing_for, call, error)
             self._wait_for(call)

@@ -20,13 +20,14 @@ class Call(ABC, Generic[T]):
     """One call: run by the loop, waited for by its caller.
 
     `caller` tells callers apart: the one that closes a client may still call it. `is_left` is set by a caller that no
-    longer waits for the result.
+    longer waits for the result. `is_in_callback` is true while the caller runs a callback that the call waits for.
     """
 
     def __init__(self, function: Callable[[], Awaitable[T]], caller: object) -> None:
         self.caller = caller
         self.is_left = False
         self.is_begun = False
+        self.is_in_callback = False
         self._has_ended = False
         self._function = function
         self._scope = trio.CancelScope()

@@ -51,6 +51,13 @@ class HostedClient(Generic[A]):
         """Has the loop call a method of the client that is not async. Raises ClosedError."""
         self._loop.call_soon(method, self._client)
 
+    def _check_is_no_callback(self, closer: Call[Any]) -> None:
+        """Raises RuntimeError in a callback of a call of the same caller: to close the client would wait for itself."""
+        if any(call.is_in_callback and call.caller == closer.caller for call in [*self._in_flight, *self._closers]):
+            raise RuntimeError(
+                "a callback cannot close its client: close it after the call that waits for the callback"
+            )
+
     def _check_opened(self) -> None:
         """Raises why the client was not opened."""
         if not self._was_opened:

@@ -42,6 +42,7 @@ QUEUED_RECORDS_MAX: Final = 10_000
 QUEUED_BYTES_MAX: Final = 8 << 20
 # The records after which the loop looks at its other tasks; they take about 1 ms.
 _RECORDS_PER_STEP: Final = 200
+_NOT_TAKEN: Final = "the producer was closed before it took the record; it was not written"
 
 
 class QueuedRecord:
@@ -101,6 +102,8 @@ class QueuedProducer:
         self._bytes_put = 0
         self._bytes_taken = 0
         self._is_awake = False
+        self._is_closed = False
+        self._failure: Exception | None = None
         self._arrived = trio.Event()
         self._advanced = trio.Event()
 
@@ -140,8 +143,14 @@ class QueuedProducer:
         return Entry(topic, value, key, headers, partition, timestamp_ms, on_delivery, size)
 
     def put(self, record: QueuedRecord, entry: Entry) -> bool:
-        """Appends a record to the queue. Returns True if the caller has to have the loop call `wake`."""
+        """Appends a record to the queue. Returns True if the caller has to have the loop call `wake`.
+
+        Raises ClosedError. The producer may close after the caller has seen that it is open: a record that was queued
+        then would have no outcome.
+        """
         with self._lock:
+            if self._is_closed:
+                raise ClosedError(_NOT_TAKEN) from self._failure
             self._bytes_put += entry.size
             self._queue.append((record, entry))
             is_asleep, self._is_awake = not self._is_awake, True
@@ -160,8 +169,13 @@ class QueuedProducer:
                 finally:
                     await self.wait_until_empty()
                     nursery.cancel_scope.cancel()
+        except Exception as failure:
+            self._failure = failure
+            raise
         finally:
-            self._refuse_all(ClosedError("the producer was closed before it took the record; it was not written"))
+            with self._lock:
+                self._is_closed = True
+            self._refuse_all(ClosedError(_NOT_TAKEN))
             self._announce()
 
     def wake(self) -> None:

@@ -310,6 +310,36 @@ def test_error_of_a_listener_is_raised_by_the_task_that_reads(bootstrap: str) ->
     run(clients)
 
 
+def test_listener_that_closes_its_consumer_is_told_that_it_cannot(bootstrap: str) -> None:
+    async def clients() -> None:
+        class Listener(AsyncioRebalanceListener):
+            async def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+                await consumer.close()
+
+        async with AsyncioProducer(bootstrap) as producer:
+            await producer.send("aio-closing", b"value")
+        async with AsyncioConsumer(
+            bootstrap, topics=["aio-closing"], group_id="aio-closing", listener=Listener()
+        ) as consumer:
+            with pytest.raises(RuntimeError, match="a callback cannot close its client"):
+                await consumer.fetch(timeout_s=10)
+
+    run(clients)
+
+
+def test_producer_of_another_loop_refuses_to_send(bootstrap: str) -> None:
+    async def send(producer: AsyncioProducer[bytes, bytes]) -> None:
+        async with asyncio.timeout(WITHIN_S):
+            await producer.send("aio-loops", b"value")
+
+    with asyncio.Runner() as first:
+        producer = first.run(AsyncioProducer(bootstrap).__aenter__())
+        first.run(send(producer))
+        with asyncio.Runner() as second, pytest.raises(RuntimeError, match="opened on another asyncio loop"):
+            second.run(send(producer))
+        first.run(producer.close())
+
+
 def test_closed_clients_say_so(bootstrap: str) -> None:
     async def clients() -> None:
         async with AsyncioProducer(bootstrap) as producer, AsyncioConsumer(bootstrap) as consumer:

@@ -126,6 +126,19 @@ def test_another_thread_commits_exactly_the_returned_records(bootstrap: str) -> 
         assert commits[-1] == 400
 
 
+def test_listener_that_closes_its_consumer_is_told_that_it_cannot(bootstrap: str) -> None:
+    write(bootstrap, "closing", 1)
+
+    class Listener(SyncRebalanceListener):
+        def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+            consumer.close()
+
+    consumer = SyncConsumer(bootstrap, topics=["closing"], group_id="closing-readers", listener=Listener())
+    with pytest.raises(RuntimeError, match="a callback cannot close its client"):
+        consumer.fetch(timeout_s=10)
+    consumer.close()
+
+
 def test_a_rebalance_listener_runs_on_the_thread_that_reads_and_may_commit(bootstrap: str) -> None:
     write(bootstrap, "listened", 10)
     partition = TopicPartition("listened", 0)

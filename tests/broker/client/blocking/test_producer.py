@@ -26,6 +26,7 @@ from broker.client import (
     TopicPartition,
     UndeliveredRecords,
 )
+from broker.client.hosted.queued_producer import QueuedProducer, QueuedRecord
 from jepsen.processes.ports import free_ports
 from tests.support.scripts import run_script
 
@@ -269,3 +270,13 @@ with SyncProducer(sys.argv[1]) as producer:
 """
     run_script(script, bootstrap)
     assert latest(bootstrap, "forked") == 12
+
+
+async def test_queue_of_a_producer_that_has_closed_takes_no_record() -> None:
+    producer: Producer[bytes, bytes] = Producer("127.0.0.1:1")
+    queued = QueuedProducer(producer, None, None)
+    async with queued.open():
+        pass
+    record = QueuedRecord()
+    with pytest.raises(ClosedError, match="it was not written"):
+        queued.put(record, queued.entry("topic", b"value", None, (), None, None, None))
