@@ -36,6 +36,12 @@ LANGUAGES = (
         [["npm", "install", "--no-package-lock", "--no-audit", "--no-fund"], ["npm", "test"]],
         ["kraft-testing.test.ts"],
     ),
+    Language(
+        "java",
+        ["java", "mvn"],
+        [["mvn", "-q", "-B", "test"]],
+        ["src/test/java/kraft/testing/KraftServerTest.java"],
+    ),
 )
 
 
