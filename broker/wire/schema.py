@@ -122,6 +122,7 @@ class Message(Struct, Protocol):
 
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 
 # Members of a class without slots.
 _NOT_KEPT: Final = ("__dict__", "__weakref__")
@@ -183,6 +184,12 @@ def struct(cls: type[T]) -> type[T]:
     own = {"__slots__": names, "__fields__": fields, "__init__": make_first, "__repr__": _describe}
     made: Any = type(cls.__name__, cls.__bases__, kept | own)
     return made  # type: ignore[no-any-return]
+
+
+def replaced(message: S, **changes: object) -> S:
+    """A copy of a message or a struct, with other values of some fields."""
+    values = {spec.name: getattr(message, spec.name) for spec in message.__fields__}
+    return type(message)(**values | changes)
 
 
 def _constructor(fields: tuple[FieldSpec, ...]) -> Callable[..., None]:

@@ -11,6 +11,7 @@ import attrs
 
 from broker.wire.api import Api
 from broker.wire.errors import ErrorCode
+from broker.wire.schema import replaced
 from jepsen.testing.faults.shapes import (
     GROUP,
     PARTITION,
@@ -96,7 +97,7 @@ class Refuser:
         outer = of_request(request)
         if all(level.asked for level in shape) and getattr(request, shape[0].asked):
             kept, refused = self._split(shape, request, self.api.response, outer, request)
-            remaining = attrs.evolve(request, **{shape[0].asked: kept}) if kept else None
+            remaining = replaced(request, **{shape[0].asked: kept}) if kept else None
             return Refusal(remaining, lambda response: self._merged(shape, response, refused))
         if error_field(self.api.response) is not None and getattr(request, shape[0].asked) is None and not self._reads:
             return Refusal(None, lambda _: self._whole(request))
@@ -135,7 +136,7 @@ class Refuser:
                 if inner_refused:
                     refused.append(_answer(answer, level, element, **{deeper[0].answered: inner_refused}))
                 if inner_kept or not inner_refused:
-                    kept.append(attrs.evolve(element, **{deeper[0].asked: inner_kept}) if inner_refused else element)
+                    kept.append(replaced(element, **{deeper[0].asked: inner_kept}) if inner_refused else element)
             elif self.matches(subject):
                 refused.append(self._refused(answer, level, element))
             else:
@@ -170,7 +171,7 @@ class Refuser:
                 emptied: dict[str, Any] = (
                     {"partitions": []} if level.kind == TOPIC and hasattr(element, "partitions") else {}
                 )
-                elements[index] = _with_error(attrs.evolve(element, **emptied), self.code, _identities(type(element)))
+                elements[index] = _with_error(replaced(element, **emptied), self.code, _identities(type(element)))
         return struct
 
 
