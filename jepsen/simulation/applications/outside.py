@@ -30,6 +30,7 @@ _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
         _SLEEP: "time.sleep blocks the whole simulation; use trio.sleep",
         "socket.connect": "a real socket does not exist in the simulation; use Trio's streams, or broker.client",
+        "socket.sendto": "a real socket does not exist in the simulation; use Trio's streams",
         "socket.bind": "a real socket does not exist in the simulation; use Trio's streams",
         _THREAD: "threads have no order that a seed decides; use tasks, and the async client",
         "subprocess.Popen": "real processes are not simulated; pass several processes to simulate",

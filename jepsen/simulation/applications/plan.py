@@ -5,7 +5,15 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from broker.client import NewTopic
-from jepsen.simulation.applications.arguments import checks, config_texts, error_types, named_applications, new_topics
+from jepsen.simulation.applications.arguments import (
+    check_nodes,
+    check_seconds,
+    checks,
+    config_texts,
+    error_types,
+    named_applications,
+    new_topics,
+)
 from jepsen.simulation.applications.faults import faults_of
 from jepsen.simulation.applications.machine import Application
 from jepsen.simulation.applications.timeline import TimelineEntry
@@ -17,16 +25,16 @@ class Plan:
     """The options of all runs, see `simulate`. `faults` are the names of the simulator's faults."""
 
     applications: Mapping[str, Application] = attrs.field(converter=named_applications)
-    nodes: int = attrs.field(validator=attrs.validators.ge(1))
+    nodes: int = attrs.field(validator=check_nodes)
     faults: Sequence[str] = attrs.field(converter=faults_of)
-    seconds: float = attrs.field(validator=attrs.validators.ge(0))
-    recovery_seconds: float = attrs.field(validator=attrs.validators.ge(0))
+    seconds: float = attrs.field(validator=check_seconds)
+    recovery_seconds: float = attrs.field(validator=check_seconds)
     topics: Sequence[NewTopic] = attrs.field(converter=new_topics)
     always: Sequence[Check] = attrs.field(converter=checks)
     eventually: Sequence[Check] = attrs.field(converter=checks)
     restart_on: tuple[type[Exception], ...] = attrs.field(converter=error_types)
     configs: Mapping[str, str] = attrs.field(converter=config_texts)
-    step_seconds_max: float = attrs.field(validator=attrs.validators.gt(0))
+    step_seconds_max: float = attrs.field(validator=[check_seconds, attrs.validators.gt(0)])
 
 
 @attrs.frozen

@@ -21,7 +21,7 @@ STOP_SECONDS: Final = 10.0
 class _Process:
     """A `jepsen.simulation.hosts.Process` that runs an application's function. `stop` cancels it."""
 
-    def __init__(self, application: Application, machine: Machine, on_error: Callable[[Exception], None]) -> None:
+    def __init__(self, application: Application, machine: Machine, on_error: Callable[[BaseException], None]) -> None:
         self._application = application
         self._machine = machine
         self._on_error = on_error
@@ -42,6 +42,18 @@ class _Process:
             if is_task_alive():
                 self._on_error(error)
             raise
+        except SystemExit as exited:
+            # It ends this process, and not the one that runs the simulation.
+            if exited.code in (None, 0):
+                self.has_returned = not self._scope.cancel_called
+            elif is_task_alive():
+                self._on_error(exited)
+        except BaseExceptionGroup as group:
+            exits, others = group.split(SystemExit)
+            if exits is None or (others is not None and others.split((Exception, trio.Cancelled))[1] is not None):
+                raise
+            if is_task_alive():
+                self._on_error(group)
 
 
 @attrs.define(eq=False)
@@ -129,7 +141,7 @@ class Processes:
         made.append(_Process(self.applications[name], machine, partial(self._ended_with, name)))
         return made[0]
 
-    def _ended_with(self, name: str, error: Exception) -> None:
+    def _ended_with(self, name: str, error: BaseException) -> None:
         if not all(isinstance(each, self.restart_on) for each in leaves(error)):
             text = "".join(traceback.format_exception(error)).rstrip()
             self.fail(f"{name} ended with {error!r}\n{text}")

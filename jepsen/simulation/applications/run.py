@@ -152,11 +152,14 @@ class ApplicationRun:
 
     def _first_failure(self, checks: Sequence[Check]) -> str | None:
         for check in checks:
+            name = getattr(check, "__name__", check)
             try:
-                check(self._view)
+                returned = check(self._view)
+                if returned is not None and not returned:
+                    return f"{name} returned {returned!r}"
             except Exception as error:  # noqa: BLE001 - a check may fail with any exception
                 text = "".join(traceback.format_exception(error)).rstrip()
-                return f"{getattr(check, '__name__', check)} failed with {error!r}\n{text}"
+                return f"{name} failed with {error!r}\n{text}"
         return None
 
     async def _in_time(self, phase: str, seconds: float, task: Callable[[], Awaitable[None]]) -> None:

@@ -101,7 +101,7 @@ def simulate(
 
     `always` are functions that are called each virtual second and at the end, with a `SimulatedCluster`. `eventually`
     are called after the faults until they pass, for at most `recovery_seconds`. They fail by raising AssertionError, as
-    `assert` does, or any other exception.
+    `assert` does, or any other exception, or by returning False.
 
     `config` has configs of Kafka for all nodes. `jobs` processes share the seeds. A task that runs for
     `step_seconds_max` real seconds without awaiting anything is interrupted.
@@ -127,7 +127,7 @@ def simulate(
 def _simulate(plan: Plan, seeds: Sequence[int], jobs: int) -> SimulationReport:
     choice = CHOICE.get()
     jobs = jobs if choice is None or choice.jobs is None else choice.jobs
-    if not seeds or jobs < 1:
+    if not seeds or type(jobs) is not int or jobs < 1:
         raise ValueError("at least one seed and one job are needed")
     runs = []
     # Jobs are killed at the end, and leave their directories.

@@ -25,6 +25,11 @@ def open_real_socket() -> None:
         real.connect(("127.0.0.1", 9))
 
 
+def send_datagram() -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as real:
+        real.sendto(b"datagram", ("127.0.0.1", 9))
+
+
 def open_blocking_client() -> None:
     SyncProducer("n1:9092").close()
 
@@ -34,6 +39,7 @@ def open_blocking_client() -> None:
     [
         (lambda: time.sleep(1), "time.sleep blocks the whole simulation; use trio.sleep"),
         (open_real_socket, "a real socket does not exist"),
+        (send_datagram, "a real socket does not exist"),
         (open_blocking_client, "threads have no order"),
         (lambda: threading.Thread(target=print).start(), "threads have no order"),
         (lambda: subprocess.run(["true"], check=True), "real processes are not simulated"),

@@ -242,6 +242,37 @@ def test_checks_that_stay_false_fail_the_run() -> None:
         simulate(produce_ten, nodes=1, seeds=[1], faults=(), always=[few])
 
 
+def test_check_that_returns_false_fails() -> None:
+    with pytest.raises(SimulationFailed, match="not true 2 s after the last fault: <lambda> returned False"):
+        simulate(produce_ten, nodes=1, seeds=[1], faults=(), recovery_seconds=2, eventually=lambda cluster: False)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_exit_of_a_process_is_not_that_of_the_simulation(jobs: int) -> None:
+    async def exit_within(machine: Machine) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            raise SystemExit(3)
+
+    async def give_up(machine: Machine) -> None:
+        raise SystemExit("no orders")
+
+    async def exit_well(machine: Machine) -> None:
+        raise SystemExit
+
+    for application in (exit_within, give_up):
+        with pytest.raises(SimulationFailed, match=f"{application.__name__} ended with .*SystemExit"):
+            simulate(application, nodes=1, seeds=[1, 2], faults=(), jobs=jobs)
+    simulate(
+        exit_well,
+        nodes=1,
+        seeds=[1, 2],
+        faults=(),
+        jobs=jobs,
+        eventually=lambda cluster: cluster.has_finished("exit_well"),
+    )
+
+
 def test_runs_that_depend_on_each_other_are_told(tmp_path: Path) -> None:
     calls = []
 
@@ -259,7 +290,15 @@ def test_runs_that_depend_on_each_other_are_told(tmp_path: Path) -> None:
     [
         ({"faults": ["crush"]}, ValueError, "no fault is called 'crush'; there are crash, restart"),
         ({"faults": "crash"}, TypeError, "sequence of names"),
-        ({"nodes": 0}, ValueError, "'nodes' must be >= 1: 0"),
+        ({"nodes": 0}, ValueError, "nodes has to be an integer from 1 to 100, not 0"),
+        ({"nodes": True}, ValueError, "nodes has to be an integer from 1 to 100, not True"),
+        ({"seconds": float("inf")}, ValueError, "seconds has to be a number from 0 to 1000000, not inf"),
+        ({"recovery_seconds": "3"}, ValueError, "recovery_seconds has to be a number from 0 to 1000000, not '3'"),
+        ({"step_seconds_max": float("inf")}, ValueError, "step_seconds_max has to be a number"),
+        ({"topics": {"numbers": "3"}}, TypeError, "topics has to map names to numbers of partitions"),
+        ({"restart_on": BaseException}, TypeError, "a class of exceptions or a tuple of them"),
+        ({"jobs": 1.5}, ValueError, "at least one seed and one job"),
+        ({"application": {"../away": consume}}, ValueError, "cannot be called '../away': letters"),
         ({"seeds": []}, ValueError, "at least one seed and one job"),
         ({"jobs": 0}, ValueError, "at least one seed and one job"),
         ({"topics": ["numbers"]}, TypeError, "NewTopics"),
