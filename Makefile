@@ -14,6 +14,7 @@
 #   make test-go-clients     franz-go: each way to authenticate; needs go, skipped without
 #   make test-prometheus     Prometheus itself scrapes three nodes, two of which die; skipped where it cannot be had;
 #                            ARGS="--prometheus-plots docs/images" plots what it has found
+#   make test-portable       tests without what only Linux has, as on macOS; ARGS="tests/clients"
 #   make explore             the tests that draw examples, on new ones, until SECONDS=600 are over; WORKERS=1
 #                            ARGS="tests/broker/storage" for a part; prints what draws the examples of a failure again
 #   make test-mutations      changes one place of the code at a time, and prints the changes that no test of the package
@@ -81,7 +82,11 @@ SEED ?= 1
 # PySpark's version for the tests of tables: 4_1 has all packages; 4_2 has none for Iceberg.
 SPARK ?= 4_1
 
-.PHONY: venv run test explore test-mutations test-client-kafka test-differential test-kafka-monitoring test-spark-tables \
+# The tests of nodes, the command line, the clients and the pytest plugin.
+PORTABLE_TESTS := tests/kraft tests/broker/net tests/broker/cli tests/broker/client tests/broker/storage \
+	tests/broker/security tests/broker/metrics tests/broker/test_node.py tests/clients tests/jepsen/testing
+
+.PHONY: venv run test test-portable explore test-mutations test-client-kafka test-differential test-kafka-monitoring test-spark-tables \
 	test-java-clients test-go-clients test-control-clients test-prometheus test-interpreters test-wheel test-example-repository soak-example check docs terminal-images soak jepsen fuzz half-open \
 	transaction-kills maintenance spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
@@ -95,6 +100,11 @@ run: $(VENV)/.installed
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
+
+# The processes of the tests, and their children, lack what only Linux has.
+test-portable: ARGS := $(or $(ARGS),$(PORTABLE_TESTS))
+test-portable: $(VENV)/.installed-test
+	PYTHONPATH=$(CURDIR)/tests/support/portable_system $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 explore: SECONDS := 600
 explore: $(VENV)/.installed-test

@@ -26,7 +26,7 @@ from kraft.system_calls import lacks_resources as lacks_resources
 Buffer: TypeAlias = bytes | bytearray | memoryview
 T = TypeVar("T")
 
-# Linux refuses longer gather lists (IOV_MAX); longer ones are written in pieces.
+# Linux and macOS refuse longer gather lists (IOV_MAX); longer ones are written in pieces.
 GATHER_BUFFERS_MAX = 1024
 
 
@@ -84,7 +84,7 @@ class File(Protocol):
         ...
 
     def send_to(self, sock: NonBlockingSocket, offset: int, count: int) -> int:
-        """Send bytes of the file over a socket inside the kernel (sendfile).
+        """Send bytes of the file over a socket, inside the kernel if it can (sendfile).
 
         Returns the number of bytes that were sent, 0 if the file ends at `offset`. Raises BlockingIOError if the
         socket's buffer is full.
@@ -307,7 +307,7 @@ class RealFile:
         for first in range(0, len(buffers), GATHER_BUFFERS_MAX):
             some = buffers if len(buffers) <= GATHER_BUFFERS_MAX else buffers[first : first + GATHER_BUFFERS_MAX]
             wanted = sum(map(len, some))
-            written = os.pwritev(self._open(), some, offset)
+            written = system_calls.write_gathered(self._open(), some, offset)
             if written < wanted:  # the kernel's 2 GiB limit, or a disk that is filling up
                 rest = memoryview(b"".join(some))
                 while written < wanted:
@@ -330,7 +330,7 @@ class RealFile:
         system_calls.reserve(self._open(), size)
 
     def send_to(self, sock: NonBlockingSocket, offset: int, count: int) -> int:
-        return os.sendfile(sock.fileno(), self._open(), offset, count)
+        return system_calls.send_file(sock.fileno(), self._open(), offset, count)
 
     async def sync(self) -> None:
         # The thread uses a duplicate descriptor, because the file may be closed meanwhile, as of a deleted segment.

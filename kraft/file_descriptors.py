@@ -4,6 +4,10 @@ import contextlib
 import fcntl
 import os
 import resource
+from typing import Final
+
+# The limit that macOS allows although its hard limit is infinite (OPEN_MAX). Its default is 256.
+_OPEN_MAX: Final = 10_240
 
 
 def descriptor_limit() -> int:
@@ -17,9 +21,11 @@ def raise_descriptor_limit() -> None:
     Every connection and every active partition needs a descriptor, and running out of them looks like a failing disk.
     Many systems allow 1,024 by default and far more on request.
     """
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # some systems allow less than the hard limit
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for limit in (hard, max(soft, _OPEN_MAX)):  # some systems allow less than the hard limit
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            return
 
 
 def enlarge_descriptor_table(count: int) -> None:

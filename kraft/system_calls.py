@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -34,9 +35,30 @@ def reserve(descriptor: int, size: int) -> None:
         _fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, 0, size)
 
 
+# On macOS, fsync leaves the data in the cache of the drive, and only this command has it written.
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+# The errors of file systems that do not know the command.
+_NO_FULL_SYNC = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)
+_sync_content = getattr(os, "fdatasync", os.fsync)
+
+
+def _sync_fully(descriptor: int) -> bool:
+    """Sync a file or a directory, with the cache of the drive; False if the system has no such call of its own."""
+    if _FULL_SYNC is None:
+        return False
+    try:
+        fcntl.fcntl(descriptor, _FULL_SYNC)
+    except OSError as error:
+        if error.errno not in _NO_FULL_SYNC:
+            raise
+        return False
+    return True
+
+
 def sync(descriptor: int, path: str) -> None:
     try:
-        os.fdatasync(descriptor)
+        if not _sync_fully(descriptor):
+            _sync_content(descriptor)
     except OSError as error:
         raise FsyncFailed(error.errno, f"fsync failed: {error.strerror}", path) from error
 
@@ -47,7 +69,8 @@ def sync_dir(path: str) -> None:
     except FileNotFoundError:
         return  # removed in the meantime, and its parent's entry with it
     try:
-        os.fsync(descriptor)
+        if not _sync_fully(descriptor):
+            os.fsync(descriptor)
     except OSError as error:
         raise FsyncFailed(error.errno, f"fsync failed: {error.strerror}", path) from error
     finally:
@@ -74,3 +97,23 @@ def remove(path: str) -> None:
         if error.errno not in (errno.EISDIR, errno.EPERM):
             raise
         shutil.rmtree(path)
+
+
+# The bytes that a file is copied by where the kernel cannot send it; a larger piece does not fit into most sockets.
+_COPIED_BYTES = 256 * 1024
+
+
+def _send_copy(sock: int, descriptor: int, offset: int, count: int) -> int:
+    data = os.pread(descriptor, min(count, _COPIED_BYTES), offset)
+    return os.write(sock, data) if data else 0
+
+
+def _write_joined(descriptor: int, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> int:
+    return os.pwrite(descriptor, buffers[0] if len(buffers) == 1 else b"".join(buffers), offset)
+
+
+# `send_file(socket, file, offset, count)` and `write_gathered(file, buffers, offset)` return the number of bytes.
+send_file: Callable[[int, int, int, int], int] = getattr(os, "sendfile", _send_copy)
+write_gathered: Callable[[int, Sequence[bytes | bytearray | memoryview], int], int] = getattr(
+    os, "pwritev", _write_joined
+)

@@ -267,16 +267,17 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     # The real Env and Disk.
     "kraft.direct_reads": {"mmap", "os"},
     "kraft.env": {"fcntl", "os", "random", "socket", "time", "trio.to_thread.run_sync"},
-    "kraft.system_calls": {"ctypes", "os", "shutil"},
+    "kraft.system_calls": {"ctypes", "fcntl", "os", "shutil"},
     # The limits of the process, before it starts a node.
     "kraft.file_descriptors": {"fcntl", "open", "os"},
     # The driver of kernel sockets, which carries plain TCP faster than Trio does. The simulation replaces it.
-    "broker.net.epoll_reactor": {"select", "socket"},
+    "broker.net.poller": {"select"},
+    "broker.net.socket_reactor": {"socket"},
     "broker.net.send": {"socket"},
     # Files of stores, keys and tokens, where the configuration names them.
     "broker.security.regular_files": {"os"},
-    # The versions of the files of key and trust stores, and files in memory.
-    "broker.security.tls.files": {"os"},
+    # The versions of the files of key and trust stores, and files in memory or temporary ones.
+    "broker.security.tls.files": {"os", "tempfile"},
     # The simulated kernel: its errors and constants, and random numbers that follow from a seed.
     "jepsen.simulation.disk.volume": {"os"},
     "jepsen.simulation.network.handshake": {"os"},
@@ -323,7 +324,7 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "broker.cli.kafka_tools.files": {"pathlib"},
     "broker.cli.kafka_tools.launchers": {"pathlib"},
     # Finds the processes of nodes, and signals them.
-    "broker.cli.kafka_tools.server_stop": {"os", "pathlib", "signal"},
+    "broker.cli.kafka_tools.server_stop": {"os", "pathlib", "signal", "trio.run_process"},
     # Standard input may be a file, for which the kernel does not report readiness.
     "broker.cli.kafka_tools.console_producer": {"trio.to_thread.run_sync"},
     # Measures the CPU time of a load.

@@ -22,13 +22,14 @@ from broker.net.admission import Admission, ConnectionLimits, ConnectionRates, L
 from broker.net.connection import Connection, Service
 from broker.net.connection_scheduler import ConnectionScheduler, LoopMeter
 from broker.net.deadlines import Deadlines
-from broker.net.epoll_reactor import EpollReactor
 from broker.net.listener_security import PLAINTEXT, Handshakes, ListenerSecurity, NotSecured
+from broker.net.poller import can_poll
 from broker.net.replica_streams import ControllerService, First, Identity, ServeReplica, UndecidedStream, read_first
 from broker.net.reserve import Reserve
+from broker.net.socket_reactor import SocketReactor
 from broker.net.stream_driver import serve_stream
 from broker.net.tls_stream import beneath_tls
-from broker.net.tls_transport import epoll_transport
+from broker.net.tls_transport import socket_transport
 from broker.net.turn_timer import TurnTimer
 
 # The size of an Envelope (KIP-590) without the forwarded request, which may have any size that brokers accept: a
@@ -52,11 +53,10 @@ class Acceptor:
     """Accepts connections on any number of listeners, and counts them.
 
     `commit` ends every turn (see `ConnectionScheduler`). `kernel_socket` gives the kernel's socket beneath a stream, or
-    None for a stream that has none and is served through Trio. `on_close` is called with every closed connection, which
-    has the reason, and `on_refused` for refused ones, with the listener, the peer's address and the reason. While
-    connections are held because of their addresses' rates, only the first of them is reported. `timer` measures
-    requests. `on_unsecured` is called like `on_refused`, for connections whose TLS handshake has failed. `accepted` and
-    `refused` count connections by listener.
+    None for a stream that is served through Trio. `on_close` is called with every closed connection, which has the
+    reason, and `on_refused` for refused ones, with the listener, the peer's address and the reason. While connections
+    are held because of their addresses' rates, only the first of them is reported. `timer` measures requests.
+    `on_unsecured` is called likewise for failed TLS handshakes. `accepted` and `refused` count connections by listener.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Acceptor:
         self._on_close = on_close
         self._on_refused = on_refused
         self._scheduler = ConnectionScheduler(commit, timer)
-        self._reactor = EpollReactor(self._scheduler, limits.send_buffer_bytes)
+        self._reactor = SocketReactor(self._scheduler, limits.send_buffer_bytes) if can_poll() else None
         self._activity: dict[Connection, int] = {}
         self._times_closed: Counter[str] = Counter()
         self._deadlines = Deadlines()
@@ -117,7 +117,8 @@ class Acceptor:
         """Drive the accepted connections; runs beside any number of `serve`."""
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._reactor.run)
+                if self._reactor:
+                    nursery.start_soon(self._reactor.run)
                 nursery.start_soon(self._close_idle)
                 nursery.start_soon(self._deadlines.run)
         finally:
@@ -313,9 +314,8 @@ class Acceptor:
         elif self._admission.has_too_many:
             self._close_client()
         try:
-            sock = self._kernel_socket(beneath_tls(stream))
-            if sock is not None:
-                self._reactor.adopt(epoll_transport(self._reactor, sock, connection, stream))
+            if self._reactor and (sock := self._kernel_socket(beneath_tls(stream))):
+                self._reactor.adopt(socket_transport(self._reactor, sock, connection, stream))
                 return
         except OSError as error:
             self._forget(connection)

@@ -7,12 +7,16 @@ from broker.net.reply import FileRange, Part
 
 # sendfile saves a copy, but costs more to set up: below this size pread and sendmsg take half the time.
 SENDFILE_MIN: Final = 256 * 1024
-# Linux's IOV_MAX is 1,024; half of it leaves one call enough work.
+# IOV_MAX of Linux and macOS is 1,024; half of it leaves one call enough work.
 GATHER_MAX: Final = 512
 # A queue of buffers up to this size is joined and sent with the simplest call there is.
 JOIN_ALL_MAX: Final = 16 * 1024
 # Buffers smaller than this are cheaper joined than gathered.
 JOIN_BELOW: Final = 4 * 1024
+
+
+# Says that more follows at once. Other systems than Linux have no such flag, and may send an incomplete segment.
+_MORE: Final = getattr(socket, "MSG_MORE", 0)
 
 
 class ShortFile(OSError):
@@ -58,7 +62,7 @@ def _send_mixed(sock: socket.socket, queue: list[Part]) -> int:
                 del queue[0]
             else:
                 batch, more = _gather(queue)
-                count = sock.sendmsg(batch, [], socket.MSG_MORE if more else 0)
+                count = sock.sendmsg(batch, [], _MORE if more else 0)
                 is_corked = more
                 sent += count
                 drop_sent(queue, count)
@@ -71,8 +75,8 @@ def _send_mixed(sock: socket.socket, queue: list[Part]) -> int:
 def _uncork(sock: socket.socket) -> None:
     """Have the kernel send the last bytes it took with more announced.
 
-    sendfile says "more to come" with each page. Where it stops because the socket is full, the last segment may be
-    incomplete and would be held back for 200 ms, unless something pushes it: setting TCP_NODELAY (again) does.
+    sendfile of Linux says "more to come" with each page. Where it stops because the socket is full, the last segment
+    may be incomplete and would be held back for 200 ms, unless something pushes it: setting TCP_NODELAY (again) does.
     """
     if sock.family != socket.AF_UNIX:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""A TCP connection with TLS as a transport of the epoll reactor."""
+"""A TCP connection with TLS as a transport of the reactor."""
 
 import socket
 import ssl
@@ -8,9 +8,10 @@ from typing import Final, cast
 import trio
 
 from broker.net.connection import Connection
-from broker.net.epoll_reactor import MUTED, READ, WRITE, EpollReactor, EpollTransport
+from broker.net.poller import MUTED, READ, WRITE
 from broker.net.reply import Buffer, FileRange, Part
 from broker.net.send import JOIN_BELOW, ShortFile, drop_sent
+from broker.net.socket_reactor import SocketReactor, SocketTransport
 from broker.net.tls_stream import TlsEngine, TlsStream
 
 # The encrypted bytes that are received at a time, which takes some 100 µs to decrypt.
@@ -24,16 +25,16 @@ _FLUSH_BYTES: Final = 1024 * 1024
 _received: Final = memoryview(bytearray(_RECEIVE_BYTES))
 
 
-class TlsTransport(EpollTransport):
+class TlsTransport(SocketTransport):
     """A socket whose bytes `engine` encrypts, after the handshake.
 
-    Epoll does not tell of bytes that the engine has taken from the socket and the connection has no space for. While
-    there are some, the socket is watched for being writable, too, which it is at once.
+    The poller does not tell of bytes that the engine has taken from the socket and the connection has no space for.
+    While there are some, the socket is watched for being writable, too, which it is at once.
     """
 
     __slots__ = ("_encrypted", "_encrypted_of", "_engine", "_has_more")
 
-    def __init__(self, reactor: EpollReactor, sock: socket.socket, connection: Connection, engine: TlsEngine) -> None:
+    def __init__(self, reactor: SocketReactor, sock: socket.socket, connection: Connection, engine: TlsEngine) -> None:
         super().__init__(reactor, sock, connection)
         self._engine = engine
         self._encrypted: bytes | memoryview = b""  # what the socket has not taken yet
@@ -168,13 +169,13 @@ class TlsTransport(EpollTransport):
             self._watch(events)
 
 
-def epoll_transport(
-    reactor: EpollReactor, sock: socket.socket, connection: Connection, stream: trio.abc.Stream
-) -> EpollTransport:
+def socket_transport(
+    reactor: SocketReactor, sock: socket.socket, connection: Connection, stream: trio.abc.Stream
+) -> SocketTransport:
     """The transport of a connection that has had the stream, whose kernel socket is `sock`."""
     if isinstance(stream, TlsStream):
         return TlsTransport(reactor, sock, connection, stream.engine)
-    return EpollTransport(reactor, sock, connection)
+    return SocketTransport(reactor, sock, connection)
 
 
 def _encrypt(engine: TlsEngine, queue: list[Part]) -> int:

@@ -29,8 +29,8 @@ from typing import Final
 
 import attrs
 
-# A request has the arguments and the environment.
-_REQUEST_BYTES_MAX: Final = 1 << 18
+# The length of a request, which has the arguments and the environment.
+_LENGTH: Final = struct.Struct("i")
 _STATUS: Final = struct.Struct("i")
 
 
@@ -99,7 +99,7 @@ class Launcher:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "jepsen.processes.launcher", str(theirs.fileno())],
@@ -129,7 +129,9 @@ class Launcher:
         try:
             with self._lock:
                 given = [theirs, output, output if errors is None else errors]
-                socket.send_fds(self._socket, [request], given if stdin is None else [*given, stdin])
+                given = given if stdin is None else [*given, stdin]
+                socket.send_fds(self._socket, [_LENGTH.pack(len(request))], given)
+                self._socket.sendall(request)
                 reply = self._socket.recv(_STATUS.size)
         finally:
             os.close(theirs)
@@ -174,15 +176,13 @@ class _Requests:
                 if key.fileobj is self._woken:
                     self._report_ends()
                     continue
-                request, fds, *_ = socket.recv_fds(self._requests, _REQUEST_BYTES_MAX, 4)
-                if not request:
-                    sys.exit()
+                request, status, streams = self._receive()
                 (module, imports), arguments, directory, environment = json.loads(request)
-                status, *streams = fds
                 self._import(imports)
                 pid = os.fork()
                 if pid == 0:
-                    selector.close()
+                    with contextlib.suppress(OSError):  # the child has no kqueue of its parent
+                        selector.close()
                     self._leave(status, streams)
                     os.environ.clear()
                     os.environ.update(environment)
@@ -192,6 +192,14 @@ class _Requests:
                     os.close(each)
                 self._statuses[pid] = status
                 self._requests.send(_STATUS.pack(pid))
+
+    def _receive(self) -> tuple[bytes, int, list[int]]:
+        """The next request, the pipe for the exit of its process, and the process's streams."""
+        length, descriptors, *_ = socket.recv_fds(self._requests, _LENGTH.size, 4)
+        if not length:
+            sys.exit()
+        status, *streams = descriptors
+        return self._requests.recv(_LENGTH.unpack(length)[0], socket.MSG_WAITALL), status, streams
 
     def _import(self, modules: Sequence[str]) -> None:
         """Import modules that a program needs, before its first fork."""

@@ -2,7 +2,7 @@
 
 It has one thread and no event loop, so that a fork of it is a process like any other. Its objects are excluded from
 garbage collection, which keeps their pages shared. The supervisor is its first child. The nodes are its children too:
-the supervisor requests them over a socket, and gets their process ids and exit codes over it.
+the supervisor requests them over a socket, and gets their process ids and exit codes over it, as lines of JSON.
 
     supervisor -> zygote   {"fork": key} with the node's end of a socket pair; {"signal": 9, "key": key}
     zygote -> supervisor   {"key": key, "pid": 123}, {"key": key, "code": -9},
@@ -23,12 +23,15 @@ import socket
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
-from typing import Final, Never
+from typing import Any, Final, Never
 
 from jepsen.testing.lifeline import Lifeline
 
-REQUEST_BYTES_MAX: Final = 4_096
+_RECEIVED_AT_ONCE: Final = 4_096
+# Descriptors that come with so many bytes at most. A request has 20 bytes and more.
+_ENDS_AT_ONCE: Final = 256
 # For the supervisor to end its clusters, which takes milliseconds. It is killed after that.
 _END_S: Final = 10.0
 _LOOK_S: Final = 0.5
@@ -48,8 +51,10 @@ class Zygote:
         self._lifeline = lifeline
         self._run_supervisor = run_supervisor
         self._run_node = run_node
-        self._requests, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._requests, self._theirs = socket.socketpair()
         self._woken, self._wakes = socket.socketpair()
+        self._received = b""
+        self._ends: deque[socket.socket] = deque()
         self._selector = selectors.DefaultSelector()
         self._keys: dict[int, str] = {}
         self._supervisor = 0
@@ -66,7 +71,7 @@ class Zygote:
         self._supervisor = self._fork(lambda: self._run_supervisor(self._theirs))
         self._theirs.close()
         self._keys[self._supervisor] = ""
-        self._selector.register(self._requests, selectors.EVENT_READ, self._take_request)
+        self._selector.register(self._requests, selectors.EVENT_READ, self._take_requests)
         self._selector.register(self._woken, selectors.EVENT_READ, self._take_signals)
         if self._lifeline.descriptor is not None:
             self._selector.register(self._lifeline.descriptor, selectors.EVENT_READ, self._watch_parent)
@@ -114,21 +119,26 @@ class Zygote:
                 else:
                     self._report({"key": key, "code": code})
 
-    def _take_request(self) -> None:
+    def _take_requests(self) -> None:
         try:
-            data, descriptors, *_ = socket.recv_fds(self._requests, REQUEST_BYTES_MAX, 1)
+            data, descriptors, *_ = socket.recv_fds(self._requests, _RECEIVED_AT_ONCE, _ENDS_AT_ONCE)
         except ConnectionResetError:  # it has ended without reading the last reports
             data, descriptors = b"", []
         if not data:  # the supervisor has ended, or is about to
             self._selector.unregister(self._requests)
             return
-        request = json.loads(data)
+        self._ends.extend(socket.socket(fileno=each) for each in descriptors)
+        *lines, self._received = (self._received + data).split(b"\n")
+        for line in lines:
+            self._take_request(json.loads(line))
+
+    def _take_request(self, request: dict[str, Any]) -> None:
         if "signal" in request:
             for pid, key in self._keys.items():
                 if key == request["key"]:
                     os.kill(pid, request["signal"])
             return
-        end = socket.socket(fileno=descriptors[0])
+        end = self._ends.popleft()
         try:
             pid = self._fork(lambda: self._run_node(end))
         except OSError as error:
@@ -141,7 +151,7 @@ class Zygote:
 
     def _report(self, message: object) -> None:
         with contextlib.suppress(OSError):
-            self._requests.send(json.dumps(message).encode())
+            self._requests.sendall(f"{json.dumps(message)}\n".encode())
 
     def _kill_all(self) -> None:
         for pid in self._keys:
@@ -166,8 +176,9 @@ class Zygote:
             signal.set_wakeup_fd(-1)
             for number in _HANDLED:
                 signal.signal(number, signal.SIG_DFL)
-            self._selector.close()
-            for each in (self._woken, self._wakes, self._requests):
+            with contextlib.suppress(OSError):  # a kqueue stays with the parent
+                self._selector.close()
+            for each in (self._woken, self._wakes, self._requests, *self._ends):
                 each.close()
             self._lifeline.leave()
             code = run()

@@ -4,12 +4,12 @@ import json
 import signal
 import socket
 from array import array
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import trio
 
-from jepsen.testing.zygote import REQUEST_BYTES_MAX
+_RECEIVED_AT_ONCE: Final = 4_096
 
 
 class ZygoteEnded(Exception):
@@ -41,6 +41,7 @@ class ZygoteLink:
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
         self._socket = trio.socket.from_stdlib_socket(end)
+        self._sending = trio.Lock()
         self._processes: dict[str, ForkedProcess] = {}
 
     async def fork(self, key: str, end: socket.socket) -> ForkedProcess:
@@ -64,33 +65,41 @@ class ZygoteLink:
 
     async def run(self) -> None:
         """Take the zygote's reports. Raises ZygoteEnded."""
+        buffer = b""
         while data := await self._receive():
-            report = json.loads(data)
-            process = self._processes[report["key"]]
-            if "error" in report:
-                del self._processes[process.key]
-                process.error = report["error"]
-                process.forked.set()
-                process.ended.set()
-            elif "pid" in report:
-                process.pid = report["pid"]
-                process.forked.set()
-            else:
-                del self._processes[process.key]
-                process.code = report["code"]
-                process.ended.set()
+            *lines, buffer = (buffer + data).split(b"\n")
+            for line in lines:
+                self._take_report(json.loads(line))
         raise ZygoteEnded
 
+    def _take_report(self, report: dict[str, Any]) -> None:
+        process = self._processes[report["key"]]
+        if "error" in report:
+            del self._processes[process.key]
+            process.error = report["error"]
+            process.forked.set()
+            process.ended.set()
+        elif "pid" in report:
+            process.pid = report["pid"]
+            process.forked.set()
+        else:
+            del self._processes[process.key]
+            process.code = report["code"]
+            process.ended.set()
+
     async def _send(self, request: object, rights: list[Any]) -> None:
-        data = json.dumps(request).encode()
-        assert len(data) <= REQUEST_BYTES_MAX, "the zygote takes it"
+        data = f"{json.dumps(request)}\n".encode()
         try:
-            await self._socket.sendmsg([data], rights)
+            async with self._sending:
+                sent = await self._socket.sendmsg([data], rights)
+                with trio.CancelScope(shield=True):  # a request is sent whole, or not at all
+                    while sent < len(data):
+                        sent += await self._socket.send(data[sent:])
         except OSError as error:
             raise ZygoteEnded from error
 
     async def _receive(self) -> bytes:
         try:
-            return await self._socket.recv(REQUEST_BYTES_MAX)
+            return await self._socket.recv(_RECEIVED_AT_ONCE)
         except OSError:
             return b""

@@ -2,11 +2,12 @@
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import attrs
+import trio
 
 from broker.cli.errors import UnreadableFile
 from broker.cli.kafka_tools.argument_parser import ToolParser
@@ -23,10 +24,11 @@ _MODULE: Final = "broker.cli"
 
 @attrs.frozen
 class _Process:
-    """A process that runs a node. `arguments` are those after `start`."""
+    """A process that runs a node. `arguments` are those after `start`; `directory` is None if it cannot be told."""
 
     process_id: int
     arguments: Sequence[str]
+    directory: str | None
 
     def config(self) -> KafkaConfig | None:
         """The node's configuration; None if it cannot be read from here."""
@@ -34,9 +36,12 @@ class _Process:
         if started is None:
             return None
         path = started.properties
+        if path is not None and not os.path.isabs(path):
+            if self.directory is None:
+                return None
+            path = os.path.join(self.directory, path)
         try:
-            directory = os.readlink(_PROCESSES / str(self.process_id) / "cwd")
-            return read_node_config(None if path is None else os.path.join(directory, path), started.overrides)
+            return read_node_config(path, started.overrides)
         except (OSError, InvalidConfig, UnreadableFile):
             return None
 
@@ -52,7 +57,7 @@ async def run(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.node_id is not None and options.process_role:
         print_line("When both node-id and process-role are provided, the value for node-id will take precedence")
-    running = list(_nodes())
+    running = [each async for each in _nodes()]
     if not running:
         print_line("No kafka server to stop")
         return 1
@@ -63,18 +68,54 @@ async def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _nodes() -> Iterator[_Process]:
+async def _nodes() -> AsyncIterator[_Process]:
     """The processes of this machine that run a node and whose arguments may be read."""
-    for directory in sorted(_PROCESSES.iterdir()):
-        if not (directory.name.isascii() and directory.name.isdecimal()):
-            continue
-        try:
-            words = (directory / "cmdline").read_bytes().decode("utf-8", "surrogateescape").split("\0")[:-1]
-        except OSError:
-            continue  # it has ended, or belongs to another user
+    try:
+        found = _of_files()
+    except FileNotFoundError:
+        found = await _of_ps()
+    for process_id, words in found:
         at = next((index for index, word in enumerate(words) if _is_command(words, index, word)), None)
         if at is not None and words[at + 1 : at + 2] == ["start"]:
-            yield _Process(int(directory.name), words[at + 2 :])
+            yield _Process(process_id, words[at + 2 :], await _directory(process_id))
+
+
+def _of_files() -> list[tuple[int, list[str]]]:
+    """Processes with their command lines, as Linux tells them. Raises FileNotFoundError on other systems."""
+    found = []
+    for name in sorted(os.listdir(_PROCESSES)):
+        if not (name.isascii() and name.isdecimal()):
+            continue
+        try:
+            words = (_PROCESSES / name / "cmdline").read_bytes().decode("utf-8", "surrogateescape").split("\0")[:-1]
+        except OSError:
+            continue  # it has ended, or belongs to another user
+        found.append((int(name), words))
+    return found
+
+
+async def _of_ps() -> list[tuple[int, list[str]]]:
+    """Processes with their command lines, as ps prints them: an argument with spaces comes as several."""
+    lines = await _output("ps", "-A", "-ww", "-o", "pid=,args=")
+    return [(int(words[0]), words[1:]) for words in map(str.split, lines) if words]
+
+
+async def _directory(process_id: int) -> str | None:
+    """The working directory of a process, as Linux tells it, or lsof, which is part of macOS."""
+    try:
+        return os.readlink(_PROCESSES / str(process_id) / "cwd")
+    except OSError:
+        lines = await _output("lsof", "-a", "-p", str(process_id), "-d", "cwd", "-Fn")
+        return next((line[1:] for line in lines if line.startswith("n/")), None)
+
+
+async def _output(*command: str) -> list[str]:
+    """The lines that a program prints; none if it is not installed."""
+    try:
+        ended = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+    except FileNotFoundError:
+        return []
+    return ended.stdout.decode("utf-8", "surrogateescape").splitlines()
 
 
 def _is_command(words: Sequence[str], index: int, word: str) -> bool:

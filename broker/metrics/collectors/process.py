@@ -5,6 +5,7 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from math import inf
 from typing import Final
 
@@ -16,6 +17,8 @@ from broker.metrics.metric import Family, Sample
 
 # How often the delay of the loop is sampled. It costs some 20 us a time.
 _INTERVAL_S: Final = 0.1
+# The open descriptors of this process, by their numbers: on Linux and on macOS.
+_DESCRIPTOR_DIRECTORIES: Final = ("/proc/self/fd", "/dev/fd")
 _LAG_BOUNDS_MS: Final = (0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500)
 
 
@@ -30,6 +33,7 @@ class ProcessCollector:
         self._is_ready = is_ready
         self._lag = Histogram(_LAG_BOUNDS_MS)
         self._collecting_since_s = self._collected_s = 0.0
+        self._began_s = time.time()
 
     async def run(self) -> None:
         """Sample the loop, and take the time of garbage collections, until cancelled."""
@@ -64,24 +68,36 @@ class ProcessCollector:
         yield process.CPU_SECONDS.single(time.process_time())
         yield from _memory()
         descriptors_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        yield process.OPEN_DESCRIPTORS.single(len(os.listdir("/proc/self/fd")))
+        for directory in _DESCRIPTOR_DIRECTORIES:
+            with suppress(OSError):
+                yield process.OPEN_DESCRIPTORS.single(len(os.listdir(directory)))
+                break
         yield process.MAX_DESCRIPTORS.single(inf if descriptors_max == resource.RLIM_INFINITY else descriptors_max)
-        yield process.START_TIME.single(_start_time_s())
+        yield process.START_TIME.single(_start_time_s(self._began_s))
         yield process.WALL_CLOCK.single(time.time())
 
 
 def _memory() -> Iterable[Family]:
-    """Resident and virtual memory; see proc(5), statm."""
-    with open("/proc/self/statm") as file:
-        pages = list(map(int, file.read().split()))
+    """Resident and virtual memory; see proc(5), statm. Systems without it have no metrics of memory."""
+    try:
+        with open("/proc/self/statm") as file:
+            pages = list(map(int, file.read().split()))
+    except FileNotFoundError:
+        return
     size = resource.getpagesize()
     yield process.RESIDENT_MEMORY.single(pages[1] * size)
     yield process.VIRTUAL_MEMORY.single(pages[0] * size)
 
 
-def _start_time_s() -> float:
-    """When the process started, since 1970; see proc(5), stat. The name in the second field may have spaces."""
-    with open("/proc/self/stat") as file:
-        ticks = int(file.read().rpartition(")")[2].split()[19])
+def _start_time_s(began_s: float) -> float:
+    """When the process started, since 1970; see proc(5), stat. The name in the second field may have spaces.
+
+    Other systems do not tell. There it is `began_s`, when the node began to count.
+    """
+    try:
+        with open("/proc/self/stat") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+    except FileNotFoundError:
+        return round(began_s, 2)
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     return round(time.time() - age_s, 2)

@@ -1,6 +1,7 @@
 """The files of key and trust stores, and files in memory for what OpenSSL reads from files only."""
 
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeAlias
@@ -38,7 +39,16 @@ def versions(paths: Sequence[str]) -> tuple[Version, ...]:
 
 @contextmanager
 def memory_file(content: bytes) -> Iterator[str]:
-    """The path of a file in memory with this content, for the block. Only this process can open it."""
+    """The path of a file with this content, for the block. It is in memory, where only this process can open it.
+
+    Other systems than Linux have no such files. There it is a temporary file that only this user can open.
+    """
+    if not hasattr(os, "memfd_create"):
+        with tempfile.NamedTemporaryFile(prefix="kraft-tls-") as temporary:
+            temporary.write(content)
+            temporary.flush()
+            yield temporary.name
+        return
     descriptor = os.memfd_create("tls", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:

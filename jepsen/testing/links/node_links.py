@@ -7,7 +7,7 @@ from typing import Any, Final
 import trio
 
 from broker.net.connection import Connection
-from broker.net.epoll_reactor import EpollTransport
+from broker.net.socket_reactor import SocketTransport
 from jepsen.testing.links.active_link import ActiveLink, Effect, LinkFiring
 from jepsen.testing.links.conditions import LinkFault
 from jepsen.testing.links.link_socket import LinkSocket
@@ -104,7 +104,7 @@ class NodeLinks(trio.abc.SocketFactory):
 
     def _begin_on_client(self, connection: Connection, client_id: str | None, active: ActiveLink) -> None:
         transport = connection.transport
-        if connection.closed or not isinstance(transport, EpollTransport):
+        if connection.closed or not isinstance(transport, SocketTransport):
             return
         sock = self._relayed.get(connection)
         try:

@@ -10,14 +10,14 @@ from typing import Final
 
 import trio
 
-from broker.net.epoll_reactor import EpollTransport
+from broker.net.socket_reactor import SocketTransport
 from jepsen.testing.links.link_socket import LinkSocket, SocketLinks
 
 _LOOPBACK: Final = "127.0.0.1"
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
-def insert(transport: EpollTransport, links: SocketLinks) -> LinkSocket:
+def insert(transport: SocketTransport, links: SocketLinks) -> LinkSocket:
     """The client's socket, between which and the driver the tasks of `links` carry bytes from now on."""
     ours, drivers = _pair()
     client = LinkSocket(trio.socket.from_stdlib_socket(transport.exchange(drivers)), links)

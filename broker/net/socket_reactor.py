@@ -1,11 +1,10 @@
-"""The driver of TCP connections, with or without TLS: one Trio task that owns a private epoll for all of them.
+"""The driver of TCP connections, with or without TLS: one Trio task that owns a private poller for all of them.
 
-Trio waits for the epoll descriptor itself, so one wake-up of Trio serves every connection that became ready, and a
+Trio waits for the descriptor of the poller, so one wake-up of Trio serves every connection that became ready, and a
 request costs two system calls and no task switch. Measured against a task per connection this is worth 30-45 % of
 the small requests per second.
 """
 
-import select
 import socket
 from typing import Final
 
@@ -13,41 +12,38 @@ import trio
 
 from broker.net.connection import Connection
 from broker.net.connection_scheduler import ConnectionScheduler
+from broker.net.poller import MUTED, READ, WRITE, open_poller
 from broker.net.send import send_queue
 
-READ: Final = select.EPOLLIN
-WRITE: Final = select.EPOLLOUT
 # Polls per wake-up, before other tasks of the node run. While connections stay ready, this saves passes of Trio's
 # scheduler. With 64, heartbeats were delayed too long; 16 are enough to spread the cost.
 POLLS_PER_WAKE_UP: Final = 16
 # A wake-up ends after the poll in which this time is over. Requests to coordinators take 100 us and more each; 16 polls
 # with many of them took 60 ms.
 _WAKE_UP_S: Final = 0.005
-# Muted: neither read nor written; the kernel still reports errors and hang-ups.
-MUTED: Final = 0
 
 
-class EpollReactor:
+class SocketReactor:
     """Serves kernel sockets until cancelled. `send_buffer_bytes` is their SO_SNDBUF; -1 keeps the system's default."""
 
     def __init__(self, scheduler: ConnectionScheduler, send_buffer_bytes: int) -> None:
         self._send_buffer_bytes = send_buffer_bytes
         self.scheduler = scheduler
-        self._epoll = select.epoll()
-        self._transports: dict[int, EpollTransport] = {}
+        self._poller = open_poller()
+        self._transports: dict[int, SocketTransport] = {}
 
-    def adopt(self, transport: "EpollTransport") -> None:
+    def adopt(self, transport: "SocketTransport") -> None:
         """Serve the connection of a transport from now on; the reactor closes its socket.
 
         Closes the socket and raises OSError if the kernel refuses it, or if the reactor has stopped.
         """
         sock = transport.sock
         try:
-            if self._epoll.closed:  # the connection was accepted while the node stopped
+            if self._poller.closed:  # the connection was accepted while the node stopped
                 raise OSError("the node stops")
             if self._send_buffer_bytes > 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
-            self._epoll.register(transport.descriptor, transport.events)
+            self._poller.register(transport.descriptor, transport.events)
         except OSError:
             sock.close()
             raise
@@ -58,10 +54,10 @@ class EpollReactor:
         transports = self._transports
         try:
             while True:
-                await trio.lowlevel.wait_readable(self._epoll.fileno())
+                await trio.lowlevel.wait_readable(self._poller.fileno())
                 until = trio.current_time() + _WAKE_UP_S
                 for _ in range(POLLS_PER_WAKE_UP):
-                    ready = self._epoll.poll(0)
+                    ready = self._poller.poll(0)
                     if not ready:
                         break
                     for descriptor, events in ready:
@@ -78,39 +74,39 @@ class EpollReactor:
         finally:
             for transport in list(self._transports.values()):
                 transport.connection.close(None)
-            self._epoll.close()
+            self._poller.close()
 
-    def forget(self, transport: "EpollTransport") -> None:
+    def forget(self, transport: "SocketTransport") -> None:
         if self._transports.pop(transport.descriptor, None) is not None:
-            self._epoll.unregister(transport.descriptor)
+            self._poller.unregister(transport.descriptor)
 
-    def exchange(self, transport: "EpollTransport", descriptor: int) -> None:
+    def exchange(self, transport: "SocketTransport", descriptor: int) -> None:
         """Serve the connection of a transport by another descriptor from now on."""
         self.forget(transport)
         transport.descriptor = descriptor
-        self._epoll.register(descriptor, transport.events)
+        self._poller.register(descriptor, transport.events)
         self._transports[descriptor] = transport
 
-    def watch(self, transport: "EpollTransport", events: int) -> None:
-        self._epoll.modify(transport.descriptor, events)
+    def watch(self, transport: "SocketTransport", events: int) -> None:
+        self._poller.modify(transport.descriptor, events)
 
-    def _on_event(self, transport: "EpollTransport", events: int) -> None:
+    def _on_event(self, transport: "SocketTransport", events: int) -> None:
         """Handle any event other than readable alone."""
         if events & WRITE:
             transport.resume()
         elif events & READ:
             transport.receive()
         else:
-            # EPOLLHUP or EPOLLERR on a connection that is muted or half closed
+            # An error or a hang-up of a connection that is muted or half closed
             transport.connection.close(None)
 
 
-class EpollTransport:
+class SocketTransport:
     """A connected, non-blocking socket of the reactor. `events` are those that the reactor watches it for."""
 
     __slots__ = ("_add_turn", "_reactor", "connection", "descriptor", "events", "sock")
 
-    def __init__(self, reactor: EpollReactor, sock: socket.socket, connection: Connection) -> None:
+    def __init__(self, reactor: SocketReactor, sock: socket.socket, connection: Connection) -> None:
         self._reactor = reactor
         self._add_turn = reactor.scheduler.add
         self.sock = sock
