@@ -94,8 +94,8 @@ def comparable(value: Any, labels: Labels) -> Any:
 
     Errors decide last, so that two servers' results for the same thing are at the same place.
     """
-    if attrs.has(type(value)):
-        names = [each.name for each in attrs.fields(type(value))]
+    if hasattr(value, "__fields__"):
+        names = [each.name for each in value.__fields__]
         return {
             name: _field(name, _of_readable(value) if name == _ABORTED else getattr(value, name), labels)
             for name in names

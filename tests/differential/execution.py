@@ -205,10 +205,8 @@ def error_names(message: Any) -> list[str]:
     """The names of all errors in a response."""
     if isinstance(message, list):
         return [each for inner in message for each in error_names(inner)]
-    if not attrs.has(type(message)):
-        return []
     found = []
-    for each in attrs.fields(type(message)):
+    for each in getattr(message, "__fields__", ()):
         value = getattr(message, each.name)
         found += [error_name(value)] if each.name.endswith("error_code") else error_names(value)
     return found

@@ -8,6 +8,7 @@ from broker.wire.api.delete_groups import DeleteGroupsRequest
 from broker.wire.api.describe_groups import DescribeGroupsRequest
 from broker.wire.api.list_groups import ListGroupsRequest
 from broker.wire.errors import ErrorCode
+from broker.wire.schema import replaced
 from tests.differential.comparable import EPOCH
 from tests.differential.families.groups.members import GROUP
 from tests.differential.sequences import Place, Step
@@ -37,7 +38,7 @@ class ListGroups(Step):
 
     def comparable(self, place: Place, response: Any) -> Any:
         own = [each for each in response.groups if each.group_id.startswith(f"{place.name}-")]
-        return super().comparable(place, attrs.evolve(response, groups=own))
+        return super().comparable(place, replaced(response, groups=own))
 
 
 @attrs.frozen(kw_only=True)

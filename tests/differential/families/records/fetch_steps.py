@@ -11,6 +11,7 @@ from broker.wire.api.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
+from broker.wire.schema import replaced
 from tests.differential.families.records.readers import Session, TopicId, label_topics, readers_of, topic_id
 from tests.differential.sequences import Place, Step
 
@@ -101,6 +102,6 @@ class Fetch(Step):
         label_topics(place)
         topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
         for each in response.responses:
-            found = topics.setdefault((each.topic, bytes(each.topic_id)), attrs.evolve(each, partitions=[]))
+            found = topics.setdefault((each.topic, bytes(each.topic_id)), replaced(each, partitions=[]))
             found.partitions += each.partitions
-        return super().comparable(place, attrs.evolve(response, responses=list(topics.values())))
+        return super().comparable(place, replaced(response, responses=list(topics.values())))

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +12,7 @@ from broker.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestG
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from broker.wire.codec import decode, encode
 from broker.wire.errors import ErrorCode
+from broker.wire.schema import replaced
 from jepsen.testing.faults.changed_answers import batch_ends, with_less
 from jepsen.testing.faults.error_answers import Refuser
 from jepsen.testing.faults.fault import EMPTY, TORN, FaultRefused, Selection, carries_error, fault_of
@@ -163,7 +163,7 @@ def test_offset_fetch_has_the_error_of_the_group_unless_a_topic_is_named(version
     assert api is not None
     request = filled(OffsetFetchRequest, version)
     if version == 8:
-        request = attrs.evolve(request, groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+        request = replaced(request, groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
     error = only(errors_of(api, version, refuser(api, version).refuse(request).finish(None), name_of))
     assert error.subject.place == ((None, None) if version > 1 else (None, 0))
 
