@@ -3,7 +3,8 @@
     python -m benchmarks.bench_test_clusters [--runs 20]
 
 The times are those of the test's process. CPU time is that of the nodes until they serve, which a busy machine disturbs
-less. At the end all processes and directories that the clusters have had must be gone.
+less. At the end all processes and directories that the clusters have had must be gone. In the same run, test clusters
+of other projects are measured from the call to the first acknowledged record.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,8 @@ from typing import Final
 import attrs
 from confluent_kafka import Producer
 
+from benchmarks.apache_kafka import Unavailable
+from benchmarks.other_test_clusters import PUBLISHED, measure_kfake, measure_mock_clusters, private_bytes
 from benchmarks.report import median, number, table
 from jepsen.processes.server_process import cpu_seconds_of
 from jepsen.testing import Cluster
@@ -29,6 +32,9 @@ _KRAFT: Final = str(Path(sys.executable).with_name("kraft"))
 _SERVES: Final = re.compile(rb"all nodes serve clients")
 _FIRST_RUNS: Final = 3
 _FLUSH_S: Final = 60
+_OURS: Final = "kraft, 3 nodes"
+_OTHERS: Final = {"kfake, 3 brokers": measure_kfake, "librdkafka's mock cluster, 3 brokers": measure_mock_clusters}
+_OTHERS_HEAD: Final = ("first acknowledged record", "median ms", "least ms", "MB per cluster")
 _HEAD: Final = ("what", "median ms", "least ms", "aim ms", "CPU ms of the nodes")
 
 
@@ -39,6 +45,7 @@ class Figures:
     times: dict[str, list[float]] = attrs.field(factory=dict)
     cpu: dict[str, list[float]] = attrs.field(factory=dict)
     aims: dict[str, float] = attrs.field(factory=dict)
+    memory: list[float] = attrs.field(factory=list)
 
     @contextmanager
     def timed(self, name: str, aim_ms: float) -> Iterator[None]:
@@ -86,9 +93,30 @@ def main() -> None:
         left += _measure_three(figures, server)
     directory = Path(server.client.request("GET", "/")["directory"])
     server.release()
+    others = _measure_others(runs)
     _wait_until(lambda: not any(each.exists() for each in [*left, directory]))
     print(table(_HEAD, figures.rows()))
+    ours = (_OURS, figures.times[_OURS], median(figures.memory))
+    print()
+    print(table(_OTHERS_HEAD, [_row(*each) for each in (ours, *others)]))
+    print(f"\n{PUBLISHED}")
     print(f"\n{len(left)} processes and directories of nodes are gone")
+
+
+def _measure_others(runs: int) -> list[tuple[str, Sequence[float], float]]:
+    """The name of each, its times in milliseconds, and the memory of a cluster in bytes."""
+    measured = []
+    for name, measure in _OTHERS.items():
+        try:
+            found = measure(runs)
+            measured.append((name, found.times_ms, found.memory_bytes))
+        except Unavailable as why:
+            print(why)
+    return measured
+
+
+def _row(name: str, times_ms: Sequence[float], memory_bytes: float) -> tuple[str, ...]:
+    return name, number(median(times_ms)), number(min(times_ms)), number(memory_bytes / 1e6)
 
 
 def _measure_plain(figures: Figures) -> None:
@@ -114,6 +142,7 @@ def _measure_single(figures: Figures, server: ServerLease) -> list[Path]:
 
 
 def _measure_three(figures: Figures, server: ServerLease) -> list[Path]:
+    began = time.perf_counter()
     with figures.timed("3 nodes ready for acks=all to 3 replicas", 150):
         with figures.timed("3 nodes, formatted, serve", 90):
             cluster = Cluster(3, server=server)
@@ -123,6 +152,8 @@ def _measure_three(figures: Figures, server: ServerLease) -> list[Path]:
         producer = Producer({**cluster.config(), "acks": "all", "linger.ms": 0, "log_level": 0})
         producer.produce(topic, b"one")
         assert producer.flush(_FLUSH_S) == 0
+    figures.add_time(_OURS, began, 0)
+    figures.memory.append(sum(private_bytes(node["pid"]) for node in cluster.nodes))
     traces = _traces(cluster)
     with figures.timed("end of 3 nodes", 30):
         cluster.close()
