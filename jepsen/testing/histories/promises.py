@@ -139,9 +139,11 @@ def checkers_of(promise: AnyPromise) -> PromiseCheckers:
 
 
 def promise_named(promise: AnyPromise | str) -> AnyPromise:
-    """The promise with this text. Raises ValueError."""
-    if not isinstance(promise, str):
+    """The promise with this text. Raises ValueError, TypeError."""
+    if isinstance(promise, Promise | ExactlyOnce):
         return promise
+    if not isinstance(promise, str):
+        raise TypeError(f"{promise!r} is no promise")
     copies = _EXACTLY_ONCE.fullmatch(promise)
     if copies is not None:
         return ExactlyOnce(**copies.groupdict())

@@ -170,8 +170,9 @@ def _kind_of(client: object) -> tuple[str, str, bool]:
 
 
 def _place_of(record: Any) -> tuple[str, int, int]:
-    """Topic, partition and offset, which confluent-kafka's messages have as methods."""
-    topic, partition, offset = (
-        part() if callable(part) else part for part in (record.topic, record.partition, record.offset)
-    )
+    """Topic, partition and offset, which confluent-kafka's messages have as methods. Raises ValueError."""
+    parts = [getattr(record, name, None) for name in ("topic", "partition", "offset")]
+    topic, partition, offset = (part() if callable(part) else part for part in parts)
+    if not isinstance(topic, str) or type(partition) is not int or type(offset) is not int:
+        raise ValueError(f"{record!r} is no record that a consumer has received")
     return topic, partition, offset

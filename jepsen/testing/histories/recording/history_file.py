@@ -33,7 +33,7 @@ class HistoryFile:
         self.process = ""
         self._since_ns = _began(directory) + time.monotonic_ns() - time.time_ns()
         self._names: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._file: int | None = None
         self._open()
         this = weakref.WeakMethod(self._after_fork)
@@ -51,9 +51,9 @@ class HistoryFile:
 
     def append(self, lines: str) -> None:
         """Append whole lines; without effect once the file is closed. Raises OSError: the history lacks the rest."""
-        if self._file is not None:
-            content = lines.encode()
-            if os.write(self._file, content) != len(content):
+        content = lines.encode()
+        with self._lock:  # the number of a closed file may already be that of another one
+            if self._file is not None and os.write(self._file, content) != len(content):
                 raise OSError(f"the history in {self.directory} is incomplete: the disk took a part of a line")
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class HistoryFile:
 
     def _after_fork(self) -> None:
         """Leave the file to the parent, whose other threads may have held the lock."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         if self._file is not None:
             self.close()
             self._open()
@@ -87,6 +87,8 @@ class ClientLog:
         self.file = file
         self._label = file.unique_name(name)
         self._serials = count()
+        # The operations before this one were begun before this process was forked, and are those of its parent.
+        self._first = 0
         self._of_process, self._process, self._name = "", "", ""
 
     @property
@@ -97,20 +99,27 @@ class ClientLog:
 
     def invoke(self, function: str, value: str, began_ns: int | None = None) -> int:
         """Record the begin of an operation, and return its number. `value` is JSON."""
-        serial = next(self._serials)
+        serial = self._next()
         at = self.file.now_ns() if began_ns is None else began_ns
         self.file.append(self._line(at, serial, "invoke", function, value))
         return serial
 
     def complete(self, serial: int, outcome: Outcome, function: str, result: str) -> None:
-        """Record the outcome of an operation. `result` is JSON."""
+        """Record the outcome of an operation. `result` is JSON. The parent records those that it has begun."""
+        self._process_text()
+        if serial < self._first:
+            return
         self.file.append(self._line(self.file.now_ns(), serial, outcome.value, function, result))
 
     def record(self, began_ns: int, function: str, value: str, result: str = "null") -> None:
         """Record an operation that has succeeded now."""
-        serial = next(self._serials)
+        serial = self._next()
         begun = self._line(began_ns, serial, "invoke", function, value)
         self.file.append(begun + self._line(self.file.now_ns(), serial, "ok", function, result))
+
+    def _next(self) -> int:
+        self._process_text()
+        return next(self._serials)
 
     def _line(self, at: int, serial: int, kind: str, function: str, value: str) -> str:
         return (
@@ -120,6 +129,8 @@ class ClientLog:
 
     def _process_text(self) -> str:
         if self._of_process != self.file.process:
+            if self._of_process:
+                self._first = next(self._serials)
             self._of_process = self.file.process
             self._name = f"{self._label}@{self._of_process}"
             self._process = _text(self._name)

@@ -15,6 +15,8 @@ from jepsen.testing.histories.recording.transactions import OpenTransaction, Tra
 # INVALID_RECORD; of librdkafka, an unknown partition.
 _REFUSED: Final = frozenset({10, 18, 87, -190})
 
+_PARTITION_MAX: Final = 2**31 - 1
+
 _text = json.encoder.encode_basestring_ascii
 
 
@@ -39,14 +41,16 @@ class RecordedSend:
     def failed(self, error: object, code: object) -> None:
         """The producer has given it up. An earlier attempt may have written it, unless the error excludes that."""
         if code in _REFUSED:
-            self.refused(error)
+            self._sends.log.complete(self._serial, Outcome.FAIL, "send", _reason(error))
         elif self._transaction is not None:
             self._sends.transactions.ended(self._transaction, self._serial, "send", None)
         else:
             self.unknown(error)
 
-    def refused(self, error: object) -> None:
-        """The producer did not take it."""
+    def refused(self, error: BaseException) -> None:
+        """The producer did not take it. An interrupt may have come after it was taken."""
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            return
         self._sends.log.complete(self._serial, Outcome.FAIL, "send", _reason(error))
 
     def unknown(self, reason: object) -> None:
@@ -79,7 +83,8 @@ class SendLog:
         name = name_of_record(RecordView(topic, key, value, headers), self._identity)
         session = "" if key is None else f"{self._task()}/{name_of_content(key)}"
         transaction = self.transactions.open
-        place = -1 if partition is None else partition
+        # The client refuses any other, or chooses one.
+        place = partition if type(partition) is int and 0 <= partition <= _PARTITION_MAX else -1
         content = (
             f'{{"topic":{_text(str(topic))},"partition":{place},"session":{_text(session)},"sequence":0,'
             f'"values":[{_text(name)}]'

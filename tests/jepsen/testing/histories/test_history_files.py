@@ -126,6 +126,40 @@ def test_forked_process_has_a_file_of_its_own(tmp_path: Path) -> None:
     assert {each.client.partition("@")[2] for each in history.operations} == {str(os.getpid()), str(child.pid)}
 
 
+def test_block_that_a_forked_process_leaves_is_recorded_by_its_parent(tmp_path: Path) -> None:
+    place = type("Place", (), {"topic": "orders", "partition": 0, "offset": 7})
+    parent = os.getpid()
+    with Recorder(tmp_path) as recorder:
+        try:
+            with recorder.processing(place, group="billing"):
+                pid = os.fork()
+                if pid == 0:
+                    raise LookupError
+                os.waitpid(pid, 0)
+        finally:
+            if os.getpid() != parent:
+                recorder.processed(type("Place", (place,), {"offset": 8}), group="billing")
+                os._exit(0)
+    history = load_history(tmp_path)
+    found = {(each.value.offset, each.outcome, each.client.partition("@")[2]) for each in history.of("process")}
+    assert found == {(7, Outcome.OK, str(os.getpid())), (8, Outcome.OK, str(pid))}
+
+
+def test_partitions_that_a_client_refuses_leave_a_valid_history(tmp_path: Path) -> None:
+    wrong: list[Any] = ["1", None, 1.5, 2**40, b"1"]
+    with Recorder(tmp_path) as recorder:
+        producer = recorder.wrap(confluent_kafka.Producer(UNREACHABLE))
+        for partition in wrong:
+            with pytest.raises((TypeError, OverflowError, ValueError)):
+                producer.produce("orders", b"value", partition=partition)
+        for record in (None, 5, type("Place", (), {"topic": "orders", "partition": 0, "offset": None})):
+            with pytest.raises(ValueError, match="is no record that a consumer has received"):
+                recorder.processed(record, group="billing")
+    assert [each.outcome for each in load_history(tmp_path).of("send")] == [Outcome.FAIL] * len(wrong)
+    with pytest.raises(TypeError, match="5 is no promise"):
+        check(tmp_path, [5])  # type: ignore[list-item]
+
+
 def test_closed_file_takes_nothing(tmp_path: Path) -> None:
     file = HistoryFile(tmp_path)
     file.append("x\n")
