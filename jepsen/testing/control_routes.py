@@ -73,7 +73,8 @@ class ControlRoutes:
         if route in _SERVER_ROUTES:
             answer = await route.answer(self._clusters, *names, words)
         else:
-            answer = await route.answer(self._clusters.find(names[0]), *names[1:], words)
+            cluster = self._clusters.find(names[0])
+            answer = await cluster.while_it_lasts(route.answer(cluster, *names[1:], words))
         if route is not _LEASE:
             yield answer
             return

@@ -105,6 +105,8 @@ async def _receive(protocol: h11.Connection, stream: trio.SocketStream, host: st
     while True:
         event = protocol.next_event()
         if event is h11.NEED_DATA:
+            if protocol.they_are_waiting_for_100_continue:
+                await stream.send_all(protocol.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
             protocol.receive_data(bytes(await stream.receive_some(_RECEIVED_AT_ONCE)))
         elif isinstance(event, h11.Request):
             head = event

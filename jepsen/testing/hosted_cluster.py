@@ -15,7 +15,7 @@ from broker.cli.local_security import LocalSecurity, MissingCryptography
 from broker.client import Admin, ClientError, ErrorCode, KafkaError, NewTopic
 from jepsen.testing.client_configs import client_configs
 from jepsen.testing.cluster_faults import ClusterFaults
-from jepsen.testing.errors import ActionRefused, BadRequest, NodeFailed, NotReached
+from jepsen.testing.errors import ActionRefused, BadRequest, NodeFailed, NotReached, NotThere
 from jepsen.testing.faults.fault import TEST_SERVER
 from jepsen.testing.hosted_node import HostedNode, NodeSettings, NodeState
 from jepsen.testing.zygote_link import ZygoteLink
@@ -85,6 +85,8 @@ class HostedCluster:
         self._admin: Admin | None = None
         self._opening = trio.Lock()
         self._unique_names: set[str] = set()
+        # The scopes of requests that have no answer yet.
+        self._requests: dict[trio.CancelScope, None] = {}
 
     async def start(self) -> None:
         """Make the cluster and start its nodes. Raises BadRequest, NodeFailed."""
@@ -116,10 +118,24 @@ class HostedCluster:
     async def end(self, *, keeps_data: bool) -> None:
         """Kill all nodes, and remove the directory unless its data is kept. All ports are free on return."""
         await self._close_nodes()
+        # Not before the nodes are closed: a request that is forking a process finishes that first.
+        for scope in self._requests:
+            scope.cancel()
         self.nursery.cancel_scope.cancel()
         if keeps_data:
             return
         await trio.to_thread.run_sync(lambda: shutil.rmtree(self._directory, ignore_errors=True))
+
+    async def while_it_lasts(self, answer: Awaitable[Any]) -> Any:
+        """Wait for the answer to a request. Raises NotThere if the cluster ends before: nothing would come any more."""
+        scope = trio.CancelScope()
+        self._requests[scope] = None
+        try:
+            with scope:
+                return await answer
+        finally:
+            del self._requests[scope]
+        raise NotThere(f"cluster {self.name} has ended")
 
     def unique(self, name: str) -> str:
         """A name that no other test has."""

@@ -1,7 +1,11 @@
 """The control port refuses requests that are wrong or come from web pages, and goes on with its clusters."""
 
 import json
+import socket
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for_futures
 from http.client import HTTPConnection
 from typing import Any
 
@@ -126,3 +130,30 @@ def test_cluster_that_was_shared_and_has_been_removed_is_made_again(server: Serv
 def test_cluster_can_be_closed_twice(server: ServerLease) -> None:
     with Cluster(1, server=server) as cluster:
         cluster.close()
+
+
+def test_requests_that_wait_are_refused_when_their_cluster_ends(server: ServerLease) -> None:
+    cluster = Cluster(1, server=server)
+    fault = cluster.fault(api="Produce", client_id="absent", hold=True)
+    chaos = cluster.chaos(seed=1, seconds=60, faults=["pause"])
+    waits = [fault.wait, lambda: chaos.wait(60), lambda: cluster.wait_for(records=("absent", 1))]
+    with ThreadPoolExecutor(len(waits)) as threads:
+        waiting = [threads.submit(wait) for wait in waits]
+        assert not wait_for_futures(waiting, 0.2).done
+        cluster.close()
+        began = time.monotonic()
+        for each in waiting:
+            with pytest.raises(ControlError, match=f"cluster {cluster.name} has ended|no cluster {cluster.name}"):
+                each.result()
+    assert time.monotonic() - began < 10
+
+
+def test_client_that_asks_whether_to_send_its_body_is_answered(server: ServerLease, cluster: Cluster) -> None:
+    host, _, port = server.client.address.rpartition(":")
+    body = b'{"name": "readers"}'
+    head = f"POST /clusters/{cluster.name}/groups HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+    with socket.create_connection((host, int(port)), timeout=30) as stream:
+        stream.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
+        assert stream.recv(1_000).startswith(b"HTTP/1.1 100 ")
+        stream.sendall(body)
+        assert stream.recv(1_000).startswith(b"HTTP/1.1 200 ")
