@@ -10,6 +10,7 @@ import trio
 
 from broker.wire.api.metadata import MetadataRequest
 from kraft.file_descriptors import descriptor_limit
+from tests.support.linux import reads_proc
 from tests.support.node_process import NodeProcess
 from tests.support.requests import batch, create_topic, produce, read_values
 from tests.support.wire_client import WireClient, connected
@@ -97,6 +98,7 @@ async def test_node_out_of_client_descriptors_keeps_serving_and_recovers(tmp_pat
         node.discard()
 
 
+@reads_proc
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the size of the table from /proc")
 async def test_descriptor_table_is_large_before_connections_need_it(tmp_path: Path) -> None:
     node = NodeProcess(tmp_path / "data")

@@ -18,6 +18,7 @@ from broker.wire.api.delete_topics import DeleteTopicsRequest
 from broker.wire.api.metadata import MetadataRequest
 from broker.wire.errors import ErrorCode
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.linux import reads_proc
 from tests.support.requests import batch, create_topic, fetch, fetch_request, produce, produce_request, read_values
 from tests.support.running_node import RunningNode, running_node
 from tests.support.wire_client import connected, only
@@ -130,6 +131,7 @@ async def test_parked_fetch_does_not_delay_a_stop(tmp_path: Path) -> None:
         await client.expect_close()
 
 
+@reads_proc
 async def test_thousands_of_clients_may_wait_to_be_accepted(tmp_path: Path) -> None:
     """2,000 clients that reconnect at once took 4.3 s with a queue of 50, and 0.9 s with this one."""
     system_max = int(await trio.Path("/proc/sys/net/core/somaxconn").read_text())

@@ -13,6 +13,7 @@ from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
 from tests.support import valid_requests
 from tests.support.confluent_driver import create_topic, new_consumer, watermarks
 from tests.support.hostile import LENGTH, AttackLoad, Attacks
+from tests.support.linux import reads_proc
 from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.clients
@@ -110,6 +111,7 @@ def test_every_api_is_attacked() -> None:
     assert valid_requests.api_keys(valid_requests.controller_frames("t")) == of_controllers
 
 
+@reads_proc
 @pytest.mark.seeds(1)
 def test_hostile_connections_affect_only_themselves(
     new_node: Callable[..., NodeProcess], seed: int, full: bool, figure: Callable[[str], None]
@@ -146,6 +148,7 @@ def test_hostile_connections_affect_only_themselves(
     node.stop()
 
 
+@reads_proc
 def test_closed_connection_drops_its_pending_requests(new_node: Callable[..., NodeProcess]) -> None:
     """The memory of a closed connection is freed at once, without a garbage collection."""
     node = new_node()

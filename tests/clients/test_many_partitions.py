@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
 
 from tests.support.confluent_driver import new_consumer
+from tests.support.linux import reads_proc
 from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.clients
@@ -45,6 +46,7 @@ def what_stays(topics: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
     }
 
 
+@reads_proc
 def test_metadata_of_many_partitions_outlives_a_restart(
     new_node: Callable[..., NodeProcess], full: bool, figure: Callable[[str], None]
 ) -> None:

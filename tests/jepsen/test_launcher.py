@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jepsen.processes.server_process import ServerProcess
+from tests.support.linux import reads_proc
 from tests.support.node_process import NodeProcess
 
 
@@ -37,6 +38,7 @@ def signals_and_files(node: NodeProcess) -> tuple[dict[str, str], list[str]]:
     )
 
 
+@reads_proc
 def test_launched_node_has_the_signals_and_files_of_a_started_one(launched: NodeProcess, tmp_path: Path) -> None:
     started = CommandProcess(tmp_path / "started")
     try:
@@ -49,6 +51,7 @@ def test_launched_node_has_the_signals_and_files_of_a_started_one(launched: Node
         started.discard()
 
 
+@reads_proc
 def test_launched_node_runs_in_the_directory_of_the_test(
     launched: NodeProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

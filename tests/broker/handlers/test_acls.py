@@ -20,8 +20,11 @@ from metadata.protocol import AclOperation as Op
 from metadata.protocol import AclPermission, PatternType, ResourceType
 from tests.support.acl_client import ADMIN_HOST, CLIENT_HOST, AclAdmin, connected_from, node_with_acls
 from tests.support.authorization_table import GROUP, TOPIC, Right, on_cluster
+from tests.support.linux import needs_loopback_addresses
 from tests.support.running_node import RunningNode, running_node
 from tests.support.wire_client import WireClient, connected, framed, only
+
+pytestmark = needs_loopback_addresses
 
 ANY: dict[str, Any] = {
     "resource_type_filter": ResourceType.ANY,

@@ -12,9 +12,12 @@ from broker.wire.api import APIS
 from tests.support.acl_client import CLIENT_HOST, AclAdmin, connected_from, node_with_acls, prepare_acls
 from tests.support.authorization_table import CONTROLLER_TABLE, TABLE, Needs, grants, refusals, requirements
 from tests.support.authorized_requests import CONTROLLER_REQUESTS, REQUESTS, create_resources
+from tests.support.linux import needs_loopback_addresses
 from tests.support.wire_client import WireClient
 
 # These need an HTTP listener.
+pytestmark = needs_loopback_addresses
+
 UNSERVED = ("GetTelemetrySubscriptions", "PushTelemetry")
 
 

@@ -26,6 +26,7 @@ from broker.wire.errors import ErrorCode
 from kraft.env import real_env
 from metadata.configuration import InvalidConfig
 from metadata.protocol import ScramMechanism
+from tests.support.linux import needs_loopback_addresses
 from tests.support.running_node import RunningNode, node_config
 from tests.support.sasl import (
     LISTENERS,
@@ -306,6 +307,7 @@ async def test_reauthentication_keeps_user_and_mechanism_kip_368(node: RunningNo
         await client.expect_close()
 
 
+@needs_loopback_addresses
 async def test_memory_of_clients_that_have_not_authenticated_is_bounded(
     node: RunningNode, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import trio
 from broker.wire.api.metadata import MetadataRequest
 from tests.broker.handlers.test_client_quotas import alteration, altered, wait_described
 from tests.broker.quota.test_quotas_over_sockets import WINDOWS, set_quota
+from tests.support.linux import needs_loopback_addresses
 from tests.support.running_node import RunningNode, running_node
 from tests.support.wire_client import connected
 
@@ -33,6 +34,7 @@ async def closes_after(port: int) -> float | None:
     return None
 
 
+@needs_loopback_addresses
 async def test_address_that_connects_too_often_is_held_and_others_are_served(limiting_node: RunningNode) -> None:
     async with connected(limiting_node.port) as client:
         await set_quota(limiting_node, HOME, connection_creation_rate=5)

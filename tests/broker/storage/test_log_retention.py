@@ -11,6 +11,7 @@ from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.retention import delete_old_segments
 from broker.wire.errors import ErrorCode, KafkaError
+from tests.support.linux import reads_proc
 from tests.support.logs import DAY_MS, NOW_MS, append, batch, close_log, listing, open_log, segment_bases, values
 
 BATCH = len(batch(b"x"))
@@ -141,6 +142,7 @@ def test_retention_knows_the_timestamps_after_a_restart(six: Log, tmp_path: Path
     assert segment_bases(log) == [2, 3, 4, 5]
 
 
+@reads_proc
 def test_retention_check_closes_idle_files_and_the_log_continues(six: Log, tmp_path: Path) -> None:
     def open_files() -> int:
         links = Path("/proc/self/fd").iterdir()

@@ -14,6 +14,7 @@ from kafka import KafkaProducer
 from broker.client import SyncProducer
 from jepsen.testing import Cluster, ControlError
 from jepsen.testing.server_lease import ServerLease
+from tests.support.linux import process_exists
 
 pytestmark = pytest.mark.clients
 
@@ -63,7 +64,7 @@ def test_single_node_carries_records_and_leaves_no_process_and_no_directory(serv
         produce(cluster, topic, ["one", "two", "three"])
         assert sorted(consume(cluster, topic, 3)) == ["one", "three", "two"]
         [node] = cluster.nodes
-    assert not Path(f"/proc/{node['pid']}").exists()
+    assert not process_exists(node["pid"])
     assert not Path(node["log"]).parent.exists()
 
 

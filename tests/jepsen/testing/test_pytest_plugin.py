@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.linux import process_exists
 from tests.support.source_code import ROOT
 
 pytestmark = pytest.mark.clients
@@ -152,9 +153,13 @@ def wait_until_gone(used: Path) -> None:
     deadline = time.monotonic() + WITHIN_S
     paths = used.read_text().split()
     assert paths
-    while left := [path for path in paths if Path(path).exists()]:
+    while left := [path for path in paths if _is_there(path)]:
         assert time.monotonic() < deadline, left
         time.sleep(0.01)
+
+
+def _is_there(path: str) -> bool:
+    return process_exists(int(Path(path).name)) if path.startswith("/proc/") else Path(path).exists()
 
 
 def test_fixtures_serve_tests_of_two_processes_and_leave_nothing(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from jepsen.testing import Cluster
 from jepsen.testing.control_client import ControlClient
 from jepsen.testing.server_lease import ServerLease
+from tests.support.linux import HAS_PROC, process_exists
 from tests.support.node_process import KRAFT
 
 WITHIN_S = 60
@@ -28,6 +29,9 @@ def wait_until(holds: Callable[[], bool], problem: str) -> None:
 
 def is_running(pid: int) -> bool:
     """True if the process exists and is no zombie, whose parent need not be waiting for it."""
+    if not HAS_PROC:
+        ps = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+        return bool(ps.stdout.strip()) and not ps.stdout.startswith("Z")
     try:
         status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
     except OSError:
@@ -97,7 +101,7 @@ def test_zygote_ends_quietly_with_a_supervisor_that_has_not_read_its_last_report
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     for pid in pids:
-        wait_until(lambda pid=pid: not Path(f"/proc/{pid}").exists(), f"node {pid} is not reaped")
+        wait_until(lambda pid=pid: not process_exists(pid), f"node {pid} is not reaped")
     os.kill(processes["supervisor"], signal.SIGKILL)
     assert_gone([processes["zygote"]], processes["directory"], cluster.bootstrap_servers)
     server.release()

@@ -23,6 +23,7 @@ from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.errors import ErrorCode
 from kraft.env import real_env
 from tests.support.cluster_process import run_command
+from tests.support.linux import HAS_PROC, process_exists
 from tests.support.node_process import NodeProcess
 from tests.support.wire_client import connected
 
@@ -30,6 +31,12 @@ GROUP, TRANSACTION = CoordinatorKeyType.GROUP, CoordinatorKeyType.TRANSACTION
 # Far longer than necessary, for busy machines.
 TIMEOUT_SECONDS = 60.0
 SERVES = re.compile(r"^kraft: all nodes serve clients, at (\S+); data in \S+$", re.MULTILINE)
+
+
+def command_of(pid: int) -> str:
+    return subprocess.run(
+        ["ps", "-ww", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=True
+    ).stdout
 
 
 class Supervised:
@@ -68,6 +75,10 @@ class Supervised:
 
     def node_pids(self) -> list[int]:
         """The process ids of its nodes."""
+        if not HAS_PROC:
+            lines = subprocess.run(["ps", "-A", "-o", "ppid=,pid="], capture_output=True, text=True, check=True).stdout
+            pairs = [tuple(map(int, line.split())) for line in lines.splitlines()]
+            return [pid for parent, pid in pairs if parent == self.process.pid]
         tasks = Path(f"/proc/{self.process.pid}/task").glob("*/children")
         return [int(pid) for children in tasks for pid in children.read_text().split()]
 
@@ -102,7 +113,7 @@ def test_three_nodes_start_print_their_output_and_stop_with_ctrl_c(supervise: Ca
     assert cluster.end() == 0
     for node_id in (1, 2, 3):
         assert re.search(rf"^node {node_id} \| kraft: \S+ info node {node_id}: node_stopped$", cluster.output(), re.M)
-    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+    assert [pid for pid in pids if process_exists(pid)] == []
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
@@ -227,7 +238,7 @@ def test_a_node_that_dies_is_reported_and_the_others_go_on(supervise: Callable[.
     cluster = supervise("--first-port", "0", "--nodes", "2")
     addresses = cluster.wait_serving()
     # One of two nodes is a controller; the other one is killed.
-    (pid,) = [pid for pid in cluster.node_pids() if b"node-2.properties" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    (pid,) = [pid for pid in cluster.node_pids() if "node-2.properties" in command_of(pid)]
     os.kill(pid, signal.SIGKILL)
     report = cluster.wait_for(r"^kraft: node 2 has ended with SIGKILL; to start it again: kraft (.*)$")
     assert report[1].endswith("/cluster/node-2.properties")

@@ -24,6 +24,7 @@ from tests.support.assigned_topics import create_assigned
 from tests.support.cluster_process import ClusterProcess, new_cluster, run_command
 from tests.support.command_output import ask, succeed
 from tests.support.incidents import HEALTH, commands, delete_topics, problem, type_command, until_healthy
+from tests.support.linux import limits_processes
 from tests.support.node_process import NodeProcess
 
 HOUR_S = 3600
@@ -72,6 +73,7 @@ def scraped(node: NodeProcess, metric: str) -> dict[str, float]:
     return {match[1] or "": float(match[2]) for match in found if match}
 
 
+@limits_processes
 def test_broker_whose_disk_is_full_ends_and_is_started_again_after_room_was_made(brokers: ClusterProcess) -> None:
     """The limit is one on the size of files of the process, which has the effects of a full volume on a log."""
     create_assigned(brokers, "orders", [SPARE, 1])

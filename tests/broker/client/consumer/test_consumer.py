@@ -21,6 +21,7 @@ from broker.client.serializers import JsonSerializer
 from broker.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from broker.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from broker.wire.records import Compression
+from tests.support.linux import reads_proc
 from tests.support.requests import batch, create_topic, produce
 from tests.support.topics_for_consumers import (
     ONE,
@@ -337,10 +338,11 @@ async def test_the_users_exception_leaves_the_block_as_it_is(tmp_path: Path) -> 
                     raise LookupError("mine")
 
 
+@reads_proc
 async def test_nothing_is_left_after_the_block(tmp_path: Path) -> None:
     def sockets() -> int:
-        return sum(os.readlink(f"/proc/self/fd/{each}").startswith("socket:") for each in os.listdir("/proc/self/fd")
-                   if os.path.exists(f"/proc/self/fd/{each}"))  # fmt: skip
+        links = [f"/proc/self/fd/{each}" for each in os.listdir("/proc/self/fd")]
+        return sum(os.path.exists(link) and os.readlink(link).startswith("socket:") for link in links)
 
     async with node_with_topic(tmp_path) as node:
         await fill_node(node.port, 10)
