@@ -136,6 +136,8 @@ def kafka_cluster(
     yield cluster
     if per != "test":  # other tests use it
         cluster.end_faults()
+        cluster.resume()
+        cluster.start()
 
 
 @pytest.fixture

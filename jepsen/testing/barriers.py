@@ -53,12 +53,13 @@ def _group_stable(words: Words, name: str) -> _Wait:
 
 
 def _records(words: Words, name: str) -> _Wait:
-    topic, count = words.named_numbers(name, texts=1, numbers=1)
+    topic, count = words.named_numbers(name, texts=1, numbers=1, shape="a topic and a number of records")
     return lambda cluster, timeout_s: _until_records(cluster, topic, count, timeout_s)
 
 
 def _committed(words: Words, name: str) -> _Wait:
-    group, topic, partition, offset = words.named_numbers(name, texts=2, numbers=2)
+    shape = "a group, a topic, a partition and an offset"
+    group, topic, partition, offset = words.named_numbers(name, texts=2, numbers=2, shape=shape)
     wanted = TopicPartition(topic, partition)
     return lambda cluster, timeout_s: _until_committed(cluster, group, wanted, offset, timeout_s)
 
@@ -99,7 +100,8 @@ async def _until_committed(
             if found is None or found < offset:
                 await trio.sleep(_LOOK_S)
         return
-    of = f"group {group} has committed {found} of {partition.topic}-{partition.partition}"
+    committed = "nothing" if found is None else found
+    of = f"group {group} has committed {committed} of {partition.topic}-{partition.partition}"
     raise NotReached(f"{of}, not {offset}, after {timeout_s:g} s")
 
 

@@ -188,6 +188,13 @@ class Cluster:
         """
         return self.link(groups=[list(group) for group in groups], **{"black_hole" if black_hole else "cut": True})
 
+    def isolate(self, *, black_hole: bool = False, **target: Any) -> FaultHandle:
+        """Cut all links of a node, with other nodes and with clients: `isolate(leader_of=(topic, 0))`.
+
+        The node is named as for `kill`. With `black_hole`, bytes are lost rather than held.
+        """
+        return self.link(isolated=target, **{"black_hole" if black_hole else "cut": True})
+
     def disk(self, **words: Any) -> FaultHandle:
         """Put a fault of a disk in force: `disk(node=1, full=True)`. The node may be a role; without one, all nodes.
 
@@ -259,9 +266,13 @@ class Cluster:
         words = {"group": group, "transactional_id": transactional_id, "to": to}
         return int(self._change("move_coordinator", **words)["coordinator"])
 
-    def start_rebalance(self, group: str) -> None:
-        """Rebalance a group that has members: another consumer joins it, and leaves."""
-        self._change("start_rebalance", group=group)
+    def start_rebalance(self, group: str, timeout: float = WAIT_S) -> None:
+        """Rebalance a group that has members: another consumer joins it, and leaves.
+
+        Returns once it has got its partitions, for which the members have to poll meanwhile, in other threads or
+        processes. Raises ControlError after `timeout` seconds.
+        """
+        self._change("start_rebalance", group=group, timeout=timeout)
 
     def fence_producer(self, transactional_id: str) -> int:
         """Fence the producer of a transactional id; its open transaction is aborted. Returns the new epoch."""

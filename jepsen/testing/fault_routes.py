@@ -116,11 +116,14 @@ async def _move_coordinator(cluster: HostedCluster, words: Words) -> dict[str, A
 
 
 async def _start_rebalance(cluster: HostedCluster, words: Words) -> dict[str, Any]:
-    group = words.text("group")
+    group, timeout_s = words.text("group"), words.number("timeout", _WAIT_S)
     words.end()
     config = cluster.own_config
-    await _administer(cluster, lambda admin: kafka_events.start_rebalance(admin, group, config))
-    return {"group": group}
+    with trio.move_on_after(timeout_s):
+        await _administer(cluster, lambda admin: kafka_events.start_rebalance(admin, group, config))
+        return {"group": group}
+    cure = "its members have to poll meanwhile, so a test that polls calls start_rebalance in a thread"
+    raise NotReached(f"group {group} has not rebalanced after {timeout_s:g} s: {cure}")
 
 
 async def _fence_producer(cluster: HostedCluster, words: Words) -> dict[str, Any]:
@@ -226,7 +229,10 @@ _CHANGES: Final[Mapping[str, _Change]] = {
         },
     ),
     "recreate_topic": _Change(_recreate_topic, {"topic": _TOPIC}),
-    "start_rebalance": _Change(_start_rebalance, {"group": _GROUP}),
+    "start_rebalance": _Change(
+        _start_rebalance,
+        {"group": _GROUP, "timeout": Word.number("Seconds in which members have to poll.", default=_WAIT_S)},
+    ),
 }
 _VARIANTS: Final = {name: Variant(change.words, change.one_of) for name, change in _CHANGES.items()}
 _FAULT_PATH: Final = "/clusters/{cluster}/faults/{fault}"
@@ -300,7 +306,7 @@ FAULT_ROUTES: Final = (
             {"change": "move_leader", "topic": "orders", "partition": 0, "to": 2},
             {"change": "move_coordinator", "group": "readers"},
             {"change": "expire_offsets", "group": "payers", "topic": "payments"},
-            {"change": "start_rebalance", "group": "readers"},
+            {"change": "start_rebalance", "group": "readers", "timeout": 30},
             {"change": "expire_transaction", "transactional_id": "payments"},
             {"change": "fence_producer", "transactional_id": "payments"},
             {"change": "advance_log_start", "topic": "orders", "partition": 0, "offset": 1},

@@ -100,9 +100,9 @@ class Kafka:
         """See `Cluster.wait_for`. A single node has neither leaders nor replicas to wait for."""
         self._cluster.wait_for(group_stable=group_stable, records=records, committed=committed, timeout=timeout)
 
-    def start_rebalance(self, group: str) -> None:
+    def start_rebalance(self, group: str, timeout: float = WAIT_S) -> None:
         """See `Cluster.start_rebalance`. The group is one of the test."""
-        self._cluster.start_rebalance(self._own_group(group))
+        self._cluster.start_rebalance(self._own_group(group), timeout)
 
     def fence_producer(self, transactional_id: str) -> int:
         """See `Cluster.fence_producer`. A transactional id is the test's own if only this test uses it."""

@@ -3,8 +3,8 @@
 `source` and `target` name nodes, and the links from the one to the other; without one of them, all other nodes.
 `groups` name the links between nodes of different groups; one group alone is apart from all other nodes. A node that is
 named as for actions has links with the clients of `client_id` or `address`, or, without these, with all other nodes:
-towards the node with the direction "in", from it with "out", by default both. Faults begin and end as those of the
-protocol do.
+towards the node with the direction "in", from it with "out", by default both. An `isolated` node has links with all
+other nodes and all clients. Faults begin and end as those of the protocol do.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,9 +46,11 @@ async def _read_links(cluster: HostedCluster, words: Words, conditions: LinkCond
         bool("groups" in words),
         "source" in words or "target" in words,
         any(word in words for word in (*TARGETS, "client_id", "address")),
+        "isolated" in words,
     ]
     if sum(ways) != 1:
-        raise BadRequest(f"links are named by source and target, by groups, or by one of {', '.join(TARGETS)}")
+        named = f"by source and target, by groups, by isolated, or by one of {', '.join(TARGETS)}"
+        raise BadRequest(f"links are named {named}")
     if ways[0]:
         groups = [_group(cluster, group) for group in words.items("groups")]
         words.end()
@@ -61,6 +63,12 @@ async def _read_links(cluster: HostedCluster, words: Words, conditions: LinkCond
         if not pairs:
             raise BadRequest("source and target are the same node")
         return LinkFault(conditions, pairs)
+    if ways[3]:
+        target = target_of(cluster, words.value("isolated"))
+        words.end()
+        node = await _found(cluster, target)
+        pairs = frozenset(pair for pair in permutations(cluster.nodes, 2) if node in pair)
+        return LinkFault(conditions, pairs, "*", None, frozenset([node]), to_nodes=True, from_nodes=True)
     return await _of_one_node(cluster, words, conditions)
 
 
@@ -135,6 +143,7 @@ LINK_ROUTES: Final = (
                 "Groups of nodes, between which the links are. One group alone is apart from all other nodes.",
                 {"type": "array", "items": NODE_SCHEMA},
             ),
+            "isolated": Word.value("A node: its links with all other nodes and all clients.", NODE_SCHEMA),
             **TARGET_WORDS,
             "client_id": Word.text("Links of the clients with this id; `*` at its end makes it a prefix."),
             "address": Word.text("Links of clients at this host, or at this host and port."),
@@ -149,6 +158,7 @@ LINK_ROUTES: Final = (
             {"source": 1, "target": 2, "black_hole": True},
             {"target": {"controller": True}, "latency_ms": 20},
             {"groups": [[1], [2, 3]], "cut": True},
+            {"isolated": {"leader_of": ["orders", 0]}, "cut": True},
             {"node": 2, "latency_ms": 20, "jitter_ms": 5, "seed": 1, "bytes_per_s": 1000000},
             {"coordinator_of": "readers", "reset_after_bytes": 1000, "times": 1},
             {"controller": True, "address": "127.0.0.1:40000", "half_open": True},

@@ -79,13 +79,12 @@ class Words:
         """A topic and the number of a partition, as a list of two."""
         return _partition(word, self._take(word, None, "partition"))
 
-    def named_numbers(self, word: str, *, texts: int, numbers: int) -> list[Any]:
-        """A list of so many texts, and then so many integers from 0 on."""
+    def named_numbers(self, word: str, *, texts: int, numbers: int, shape: str) -> list[Any]:
+        """A list of so many texts, and then so many integers from 0 on. `shape` names them for an error."""
         value = self._take(word, None, "named_numbers")
         kinds = [str] * texts + [int] * numbers
         if not isinstance(value, list) or [type(each) for each in value] != kinds or min(value[texts:]) < 0:
-            shape = ", ".join(["a text"] * texts + ["a number"] * numbers)
-            raise BadRequest(f"{word} has to be a list of {shape}, not {value!r}")
+            raise BadRequest(f"{word} has to be {shape}, not {value!r}")
         return value
 
     def topic_or_partition(self, word: str) -> tuple[str, int | None]:

@@ -166,7 +166,11 @@ def _kind_of(client: object) -> tuple[str, str, bool]:
         if kind is not None:
             return kind
     libraries = "confluent-kafka, aiokafka, kafka-python or broker.client"
-    raise TypeError(f"{type(client).__name__} is no producer or consumer of {libraries}")
+    name = type(client).__name__
+    kind_name = name.removeprefix("Asyncio")
+    if kind_name != name:
+        raise TypeError(f"{name} is not recorded; use {kind_name} or Sync{kind_name}")
+    raise TypeError(f"{name} is no producer or consumer of {libraries}")
 
 
 def _place_of(record: Any) -> tuple[str, int, int]:

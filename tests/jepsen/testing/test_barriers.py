@@ -40,7 +40,7 @@ def test_wait_for_records_counts_committed_ones_of_all_partitions(cluster: Clust
 
 def test_wait_for_committed_offsets(cluster: Cluster) -> None:
     topic, group = cluster.topic("orders"), cluster.group()
-    with pytest.raises(ControlError, match=f"group {group} has committed None of {topic}-0, not 7"):
+    with pytest.raises(ControlError, match=f"group {group} has committed nothing of {topic}-0, not 7"):
         cluster.wait_for(committed=(group, topic, 0, 7), timeout=0.1)
     consumer = Consumer({**cluster.config(), "group.id": group})
     with ThreadPoolExecutor(1) as threads:
@@ -52,7 +52,7 @@ def test_wait_for_committed_offsets(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("wanted", [["orders"], ["orders", True], ["orders", -1], "orders"])
 def test_wait_with_another_shape_is_refused(server: ServerLease, cluster: Cluster, wanted: object) -> None:
-    with pytest.raises(ControlError, match="records has to be a list of a text, a number"):
+    with pytest.raises(ControlError, match="records has to be a topic and a number of records"):
         server.client.request("POST", f"/clusters/{cluster.name}/waits", {"records": wanted})
 
 

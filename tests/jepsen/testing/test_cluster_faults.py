@@ -229,6 +229,17 @@ def test_rebalance_starts_and_offsets_expire(cluster: Cluster) -> None:
     assert cluster.expire_offsets(group, topic) == [(topic, 0)]
 
 
+def test_rebalance_of_a_group_that_does_not_poll_is_refused_in_time(cluster: Cluster) -> None:
+    topic, group = cluster.topic("orders"), cluster.group()
+    assigned: list[int] = []
+    consumer = Consumer({**cluster.config(), "group.id": group, "heartbeat.interval.ms": 100})
+    consumer.subscribe([topic], on_assign=lambda _, partitions: assigned.append(len(partitions)))
+    _poll_until(consumer, lambda: bool(assigned))
+    with pytest.raises(ControlError, match=r"has not rebalanced after 0.5 s: its members have to poll meanwhile"):
+        cluster.start_rebalance(group, timeout=0.5)
+    consumer.close()
+
+
 def _poll_until(consumer: Consumer, holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WITHIN_S
     while not holds():

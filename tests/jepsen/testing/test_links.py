@@ -182,6 +182,19 @@ def test_partitioned_leader_is_replaced_and_catches_up(cluster: Cluster) -> None
     assert len(cluster.records(topic)) == 1
 
 
+def test_isolated_leader_is_replaced_for_a_client_that_knows_it(cluster: Cluster) -> None:
+    topic = cluster.topic(replicas=3)
+    timeouts = {"socket.timeout.ms": 2000, "request.timeout.ms": 1000, "topic.metadata.refresh.interval.ms": 500}
+    producer = Producer({**cluster.config(), **SETTINGS, **timeouts, "enable.idempotence": True})
+    assert produced(producer, topic)
+    with cluster.isolate(leader_of=(topic, 0)) as fault:
+        assert produced(producer, topic, WITHIN_S)
+        links = {"client" if firing["client_id"] else "node" for firing in fault.firings}
+        assert links == {"client", "node"}, fault.firings
+    cluster.wait_for(in_sync=topic)
+    assert len(cluster.records(topic)) == 2
+
+
 def test_one_way_cut_keeps_a_follower_from_fetching(cluster: Cluster) -> None:
     topic = cluster.topic(replicas=3)
     producer = connected(cluster, topic, "shop")
@@ -299,6 +312,7 @@ def test_address_names_a_client(cluster: Cluster) -> None:
         ({"source": 1, "target": 2, "cut": True, "latency_ms": 1}, "a link takes one of cut, black_hole"),
         ({"cut": True}, "links are named by source and target"),
         ({"source": 1, "node": 2, "cut": True}, "links are named by source and target"),
+        ({"isolated": {}, "cut": True}, "a node is an id, or an object with one of"),
         ({"source": 9, "cut": True}, "no node 9; there are 1, 2, 3"),
         ({"source": "1", "cut": True}, "the body has to be a JSON object"),
         ({"source": 1, "target": 1, "cut": True}, "the same node"),

@@ -90,6 +90,7 @@ class TestPerModule:
         note(kafka_cluster)
         kafka_cluster.produce("shared", ["one"])
         kafka_cluster.link(client_id="*", cut=True)
+        kafka_cluster.kill(node=1)
 
     def test_second(self, kafka_cluster, kafka):
         Path(f"servers-{os.getpid()}").write_text(kafka.bootstrap_servers)

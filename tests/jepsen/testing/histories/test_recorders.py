@@ -13,7 +13,7 @@ import trio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import TopicPartition as AioPartition
 
-from broker.client import Consumer, Producer, SyncConsumer, SyncProducer, TopicPartition
+from broker.client import AsyncioProducer, Consumer, Producer, SyncConsumer, SyncProducer, TopicPartition
 from jepsen.history import History, Operation, Outcome
 from jepsen.testing import Cluster
 from jepsen.testing.histories import Promise, Recorder, check, load_history
@@ -293,6 +293,8 @@ def test_records_of_arrow_leave_the_promises_unknown(node: Cluster, recorder: Re
 def test_client_of_another_kind_is_refused(recorder: Recorder) -> None:
     with pytest.raises(TypeError, match="str is no producer or consumer"):
         recorder.wrap("a client")
+    with pytest.raises(TypeError, match="AsyncioProducer is not recorded; use Producer or SyncProducer"):
+        recorder.wrap(AsyncioProducer("localhost:1"))
 
 
 def test_versions_of_the_libraries_are_those_of_the_documentation() -> None:
