@@ -15,6 +15,7 @@ import pytest
 import trio
 
 from broker.client import SyncProducer
+from broker.client.hosted.loop import PROCESS_LOOP
 from jepsen.simulation.applications.workers import WorkerEnded
 from jepsen.testing import Machine, SimulationFailed, simulate
 from tests.support.source_code import ROOT
@@ -46,6 +47,8 @@ def open_blocking_client() -> None:
     ],
 )
 def test_calls_that_reach_outside_fail_the_run(block: Callable[[], object], message: str) -> None:
+    PROCESS_LOOP.get()  # a blocking client starts no thread where the process has one for them already
+
     async def reach(machine: Machine) -> None:
         await trio.sleep(1)
         try:
