@@ -163,15 +163,18 @@ async def test_cluster_with_sasl_on_all_listeners_survives_the_loss_of_its_leade
 
 
 async def test_quorum_goes_on_while_its_sessions_end(tmp_path: Path) -> None:
-    """`connections.max.reauth.ms` of the controllers' listener ends links of the quorum, which connect again."""
-    overrides = everywhere(**{"listener.name.controller.connections.max.reauth.ms": "1000"})
+    """`connections.max.reauth.ms` of the controllers' listener ends links of the quorum, which connect again.
+
+    Clients re-authenticate after 85 % of it at the earliest, and at most once in a second.
+    """
+    overrides = everywhere(**{"listener.name.controller.connections.max.reauth.ms": "1500"})
     async with running_cluster(tmp_path, 3, overrides=overrides) as cluster:
         await cluster.active_after()
         epoch = cluster.epoch
         servers = f"127.0.0.1:{cluster.port(1)}"
         with trio.fail_after(WITHIN_S):
             async with Admin(servers, config=CLIENT) as admin:
-                for number in range(8):
+                for number in range(12):
                     await admin.create_topics([NewTopic(f"topic-{number}", 1, 3)])
                     await trio.sleep(0.5)
         assert cluster.epoch == epoch
