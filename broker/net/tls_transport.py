@@ -62,10 +62,9 @@ class TlsTransport(SocketTransport):
 
     def resume(self) -> None:
         if self.flush():
+            self._add_turn(self.connection)  # requests that were decrypted before may have waited for this
             if self._has_more:
                 self._decrypt()
-            else:
-                self._add_turn(self.connection)
 
     def flush(self) -> bool:
         """See `Transport.flush`. A full socket is watched for writability, and not read from meanwhile."""

@@ -115,7 +115,7 @@ class _Offsets:
 
 
 class CommittedRecords:
-    """All records that are committed, whichever of the nodes are up.
+    """All records that are committed, also while nodes are down.
 
     `committed` knows the offsets up to which partitions are committed, and `nodes` returns the running nodes by id.
     """

@@ -382,6 +382,23 @@ async def test_a_slow_reader_stops_being_served_and_others_do_not(server: Server
             assert len(await read_frame(slow, held)) == size
 
 
+async def test_requests_that_fill_the_buffer_are_served_to_a_slow_reader(server: Server) -> None:
+    """TLS has then decrypted all that it holds, and does not know yet that it is all."""
+    request = frame(b"large 20000")
+    count = INITIAL_SIZE // len(request) - 1
+    last = b"x" * (INITIAL_SIZE - count * len(request) - len(frame(b"echo ")))
+    async with await server.connect() as stream:
+        await stream.send_all(request * count + frame(b"echo " + last))
+        await until(lambda: bool(server.commands.served))
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert len(server.commands.served) < count, "the replies do not fit into the buffers of the sockets"
+        held = bytearray()
+        with trio.fail_after(10):
+            for _ in range(count):
+                assert len(await read_frame(stream, held)) == 20_000
+            assert await read_frame(stream, held) == last
+
+
 async def test_a_failed_commit_closes_the_connection_instead_of_acknowledging(server: Server) -> None:
     async with await server.connect() as stream:
         server.commands.commit_succeeds = False

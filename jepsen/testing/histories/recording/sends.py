@@ -10,7 +10,7 @@ from jepsen.testing.histories.recording.history_file import ClientLog
 from jepsen.testing.histories.recording.identities import Identity, RecordView, name_of_content, name_of_record
 from jepsen.testing.histories.recording.transactions import OpenTransaction, TransactionLog
 
-# Kafka's errors after which a record is certainly not written, by whichever attempt: CORRUPT_MESSAGE is not among them,
+# Kafka's errors after which a record is certainly not written, by any attempt: CORRUPT_MESSAGE is not among them,
 # as a later attempt may get it although an earlier one was written. MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
 # INVALID_RECORD; of librdkafka, an unknown partition.
 _REFUSED: Final = frozenset({10, 18, 87, -190})
