@@ -61,8 +61,10 @@ class TlsTransport(SocketTransport):
         self._decrypt()
 
     def resume(self) -> None:
+        had_unsent = self.events == WRITE
         if self.flush():
-            self._add_turn(self.connection)  # requests that were decrypted before may have waited for this
+            if had_unsent:
+                self._add_turn(self.connection)  # requests that were decrypted before may have waited for this
             if self._has_more:
                 self._decrypt()
 
