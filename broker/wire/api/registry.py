@@ -109,9 +109,18 @@ APIS: Final = {
         Api(74, "ListConfigResources", "list_config_resources", 0, 1, flexible_from=0),
         Api(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, flexible_from=0),
         Api(76, "ShareGroupHeartbeat", "share_group_heartbeat", 1, 1, flexible_from=0),
+        Api(77, "ShareGroupDescribe", "share_group_describe", 1, 1, flexible_from=0),
         Api(78, "ShareFetch", "share_fetch", 1, 2, flexible_from=0),
         Api(79, "ShareAcknowledge", "share_acknowledge", 1, 2, flexible_from=0),
         Api(80, "AddRaftVoter", "add_raft_voter", 0, 1, flexible_from=0),
         Api(81, "RemoveRaftVoter", "remove_raft_voter", 0, 0, flexible_from=0),
+        Api(83, "InitializeShareGroupState", "initialize_share_group_state", 0, 0, flexible_from=0),
+        Api(84, "ReadShareGroupState", "read_share_group_state", 0, 0, flexible_from=0),
+        Api(85, "WriteShareGroupState", "write_share_group_state", 0, 1, flexible_from=0),
+        Api(86, "DeleteShareGroupState", "delete_share_group_state", 0, 0, flexible_from=0),
+        Api(87, "ReadShareGroupStateSummary", "read_share_group_state_summary", 0, 1, flexible_from=0),
+        Api(90, "DescribeShareGroupOffsets", "describe_share_group_offsets", 0, 1, flexible_from=0),
+        Api(91, "AlterShareGroupOffsets", "alter_share_group_offsets", 0, 0, flexible_from=0),
+        Api(92, "DeleteShareGroupOffsets", "delete_share_group_offsets", 0, 0, flexible_from=0),
     )
 }
