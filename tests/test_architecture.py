@@ -144,6 +144,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "metadata.regex",
         "metadata.request_context",
     ),
+    "broker.share_partitions": ("broker.wire", "metadata.protocol"),
     "broker.server": (
         "broker.config",
         "broker.controller_client",
@@ -213,6 +214,7 @@ PURE: dict[str, frozenset[str]] = {
         }
     ),
     "broker.quota": frozenset(),
+    "broker.share_partitions": frozenset(),
     "broker.security.acls": frozenset(),
     "broker.security.sasl": frozenset(),
     # They fetch keys and tokens from identity providers.

@@ -5,6 +5,7 @@ The controller decides with them, and clients send and get them. `broker.wire` h
 
 from metadata.protocol.enums import (
     CLUSTER_NAME,
+    AcknowledgeType,
     AclOperation,
     AclPermission,
     ConfigOperation,
@@ -18,6 +19,7 @@ from metadata.protocol.enums import (
     ResourceType,
     ScramMechanism,
     SecurityProtocol,
+    ShareAcquireMode,
     UpgradeType,
 )
 from metadata.protocol.errors import (
@@ -35,6 +37,7 @@ __all__ = [
     "RETRIABLE",
     "STALE_COORDINATOR",
     "STALE_METADATA",
+    "AcknowledgeType",
     "AclOperation",
     "AclPermission",
     "ConfigOperation",
@@ -50,5 +53,6 @@ __all__ = [
     "ResourceType",
     "ScramMechanism",
     "SecurityProtocol",
+    "ShareAcquireMode",
     "UpgradeType",
 ]

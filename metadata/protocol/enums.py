@@ -170,3 +170,27 @@ class QuotaKey(StrEnum):
     REQUEST_PERCENTAGE = "request_percentage"
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
     CONNECTION_CREATION_RATE = "connection_creation_rate"
+
+
+class AcknowledgeType(IntEnum):
+    """The outcome of acquired records, as a share consumer reports it (KIP-932; RENEW: KIP-1222).
+
+    GAP stands for offsets without a record for the application: markers of transactions, and records that compaction
+    removed.
+    """
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+class ShareAcquireMode(IntEnum):
+    """How strictly ShareFetch limits the number of acquired records (KIP-1206).
+
+    BATCH_OPTIMIZED acquires whole batches and so may exceed `max_records`. RECORD_LIMIT never exceeds it.
+    """
+
+    BATCH_OPTIMIZED = 0
+    RECORD_LIMIT = 1
