@@ -7,7 +7,7 @@ declared without a range.
 import re
 from typing import Annotated, Final, Protocol, TypeAlias
 
-import attrs
+from kraft import lazy_attrs
 
 # The bound of messages that list voters. Real quorums are much smaller.
 VOTERS_MAX: Final = 100
@@ -33,7 +33,7 @@ class Bound(Protocol):
     def allows(self, value: object) -> bool: ...
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Range:
     """Integers from `minimum` to `maximum`, both included."""
 
@@ -44,14 +44,14 @@ class Range:
         return type(value) is int and self.minimum <= value <= self.maximum
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Count:
     """At most `maximum` elements of a tuple. The tuple's type declares the range of an element."""
 
     maximum: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class IsBytes:
     """Bytes, whose number is bounded by the size of the frame."""
 
@@ -59,13 +59,13 @@ class IsBytes:
         return type(value) is bytes
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class IsBoolean:
     def allows(self, value: object) -> bool:
         return type(value) is bool
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class IsText:
     """Text of at most `maximum` characters."""
 
@@ -75,7 +75,7 @@ class IsText:
         return isinstance(value, str) and len(value) <= self.maximum
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class IsDirectoryId:
     """A UUID in Kafka's text form, or "" for an unknown directory."""
 
@@ -83,7 +83,7 @@ class IsDirectoryId:
         return isinstance(value, str) and (value == "" or is_uuid(value))
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class IsAddress:
     """ "host:port", or "" for an unknown address."""
 

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Final, TypeAlias
 
-import attrs
 import trio
 
+from kraft import lazy_attrs
 from kraft.frames import PeerConnectionLost
 
 CONNECT_TIMEOUT_S: Final = 1.0
@@ -19,7 +19,7 @@ class PeerRefused(PeerConnectionLost):
     """One side refuses the other, for example because of a wrong password."""
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class PeerStream:
     """An open stream to another node, which must not be used after `ends_at`, a time of Trio's clock."""
 

@@ -2,6 +2,7 @@
 
 import attrs
 
+from kraft import lazy_attrs
 from kraft.core import Core, ReplicaKey, VoterSet
 from kraft.core.roles import Progress
 
@@ -10,7 +11,7 @@ UNKNOWN_MS = -1
 SILENT_MS = 5_000
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ReplicaState:
     """A replica's progress, as the leader knows it.
 
@@ -26,7 +27,7 @@ class ReplicaState:
     last_caught_up_ms: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class QuorumDescription:
     """`leader_id` is None while the replica knows no leader. Only the leader fills in the states."""
 

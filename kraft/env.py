@@ -18,7 +18,7 @@ from typing import Protocol, TypeAlias, TypeVar
 import attrs
 import trio
 
-from kraft import system_calls
+from kraft import lazy_attrs, system_calls
 from kraft.direct_reads import DirectReads
 from kraft.system_calls import FsyncFailed as FsyncFailed
 from kraft.system_calls import lacks_resources as lacks_resources
@@ -170,14 +170,14 @@ async def sync_one_by_one(disk: Disk, files: Sequence[str], directories: Sequenc
         await disk.sync_dir(path)
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class SyncTimes:
     """Where a disk reports how many seconds each fsync of a file took; nowhere while `record` is None."""
 
     record: Callable[[float], None] | None = None
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Env:
     """The environment of a node. `wall` returns the seconds since 1970; the wall clock may jump.
 

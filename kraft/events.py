@@ -12,6 +12,8 @@ from typing import Final
 
 import attrs
 
+from kraft import lazy_attrs
+
 
 class Level(IntEnum):
     """The importance of an event for an operator. A log prints its own level and all higher ones."""
@@ -27,7 +29,7 @@ class Level(IntEnum):
 LINES_MAX: Final = 10
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class EventKind:
     """Declares one kind of event: its level, the condition under which it happens, and the meaning of each field.
 
@@ -44,7 +46,7 @@ class EventKind:
     traceback: str | None = None
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class EventCatalogue:
     """The events that the modules of `package` emit, by kind."""
 

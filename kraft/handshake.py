@@ -6,8 +6,7 @@ the reason if it refuses the connection. Both check the peer's Hello before they
 
 from typing import Annotated, Final
 
-import attrs
-
+from kraft import lazy_attrs
 from kraft.bounds import DirectoryId, IsText, NodeId, Sentence
 from kraft.core import ReplicaKey
 from kraft.message_codec import decoder
@@ -20,7 +19,7 @@ ANSWER_BYTES_MAX: Final = 4_096
 HELLO_TIMEOUT_S: Final = 10.0
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Hello:
     """The cluster id, the node id, and the id of the directory that holds the node's log.
 

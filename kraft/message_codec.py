@@ -98,15 +98,17 @@ def _object_reader(cls: type[Any]) -> _Reader:
 
 
 def _numbered_reader(classes: Mapping[int, type[Any]]) -> _Reader:
-    readers = {number: _object_reader(cls) for number, cls in classes.items()}
+    readers: dict[int, _Reader] = {}
 
     def read(reading: Reading) -> tuple[int, Any]:
         reading.array_of(3)
         correlation_id, number = reading.scalar(), reading.scalar()
         if type(correlation_id) is not int or not _CORRELATION_IDS.allows(correlation_id):
             raise MalformedMessage(f"{correlation_id!r:.50} is not a valid correlation id")
-        if type(number) is not int or number not in readers:
+        if type(number) is not int or number not in classes:
             raise MalformedMessage(f"no class has number {number!r:.50}")
+        if number not in readers:
+            readers[number] = _object_reader(classes[number])
         return correlation_id, readers[number](reading)
 
     return read

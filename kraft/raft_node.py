@@ -10,9 +10,9 @@ appended in the same turn of the event loop become one batch.
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-import attrs
 import trio
 
+from kraft import lazy_attrs
 from kraft.bounds import RECORDS_MAX
 from kraft.connecting import Connect, connect_by_tcp
 from kraft.core import Core, Effect, Event, OffsetAndEpoch, QuorumConfig, ReplicaKey, Role, VoterSet, effects, events
@@ -37,7 +37,7 @@ APPEND_BYTES_MAX = FRAME_BYTES_MAX // 2
 _TICK_SLACK_S = 1e-6
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class RaftNodeConfig:
     """`initial_voters` are in effect until the log has a voter set. They must be the same for all voters."""
 

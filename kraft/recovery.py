@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import attrs
 
+from kraft import lazy_attrs
 from kraft.core import LogState, OffsetAndEpoch, QuorumConfig, VoterSet, VoterSetHistory, latest_end
 from kraft.core.control_records import decode_voters
 from kraft.core.plausible_epochs import EPOCH_END
@@ -28,7 +29,7 @@ class EpochsExhausted(Exception):
     """The epoch on disk is at the end of the range, so no leader can be elected in a later one."""
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Recovered:
     """The recovered files and the state of the core.
 
@@ -107,7 +108,7 @@ def _note_loss(log_state: LogState, log: DurableLog) -> None:
         log_state.lost_end = log.durable_end
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Loss:
     """Entries from `end_offset` to `lost_end_offset` that were durable and are gone. `damage` says what is wrong."""
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Protocol, runtime_checkable
 
-import attrs
-
+from kraft import lazy_attrs
 from kraft.bounds import Epoch, Offset, Records, TimestampMs
 
 
@@ -16,7 +15,7 @@ class NotLeader(Exception):
     """This node does not lead the log in the given epoch. Its uncommitted records may be lost."""
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Leadership:
     """The leader in `epoch`; `leader_id` is None without a leader."""
 
@@ -32,7 +31,7 @@ class BatchKind(IntEnum):
     VOTERS = 2
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Batch:
     """Records that were appended together. The log has either all of them or none.
 

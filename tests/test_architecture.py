@@ -39,6 +39,9 @@ IN_EVERY_GROUP = (
     "metadata.image",
 )
 
+# Extends attrs, and imports nothing of the project.
+ANYWHERE = ("kraft.lazy_attrs",)
+
 # The project imports that each package may have, besides its own modules. The most specific entry counts.
 DIRECTIONS: dict[str, tuple[str, ...]] = {
     "kraft": (),
@@ -381,7 +384,7 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
 UNSIMULATED_PACKAGES = ("benchmarks", "jepsen.processes", "jepsen.testing")
 
 # Tables that are filled while modules are imported, and constant afterwards.
-REGISTRIES = {"metadata.records.record": ("_CLASSES", "_NUMBERED")}
+REGISTRIES = {"metadata.records.record": ("_CLASSES",)}
 
 # The lines of the longest file and of the longest function (without docstring) of each package that exceeds the limit.
 # The numbers may only fall: a change that shortens the longest one lowers its number, down to SIZES_MAX.
@@ -397,7 +400,8 @@ SLACK = (25, 5)
 
 
 def test_packages_import_only_lower_ones() -> None:
-    assert broken_directions(MODULES, DIRECTIONS) == []
+    allowed = {package: (*others, *ANYWHERE) for package, others in DIRECTIONS.items()}
+    assert broken_directions(MODULES, allowed) == []
 
 
 def test_only_the_composition_root_imports_handlers() -> None:

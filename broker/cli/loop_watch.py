@@ -13,11 +13,11 @@ import time
 from types import FrameType
 from typing import Final
 
-import attrs
 import trio
 
 from broker.net.connection import Connection
 from broker.wire.api.names import api_name
+from kraft import lazy_attrs
 from kraft.env import Tracer
 
 LOOK_S: Final = 0.05
@@ -38,7 +38,7 @@ _FUNCTIONS_MAX: Final = 4
 _PACKAGES: Final = ("broker.", "kraft.", "metadata.")
 
 
-@attrs.define
+@lazy_attrs.define
 class _Probe:
     """A probe: the wall time and the CPU time of the loop's thread when it was sent, and the cause of the hold."""
 

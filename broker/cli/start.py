@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final, cast
 
-import attrs
 import trio
 
 from broker.cli.errors import UnreadableFile, print_errors
@@ -39,6 +38,7 @@ from broker.storage.duplicate_log_dirs import DuplicateLogDir
 from broker.storage.log_dir import LogDirInUse
 from broker.storage.log_manager import NoLogDirOnline
 from broker.storage.meta_properties import MetaPropertiesError
+from kraft import lazy_attrs
 from kraft.env import Tracer, real_env
 from kraft.events import Level
 from kraft.file_descriptors import descriptor_limit, enlarge_descriptor_table, raise_descriptor_limit
@@ -148,7 +148,7 @@ async def _serve(node: Node, config: KafkaConfig, printer: EventPrinter, stop_at
             nursery.cancel_scope.cancel()
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class _Serving:
     """The `task_status` of the node: prints where the node listens once it serves.
 

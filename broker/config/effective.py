@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-import attrs
-
 from broker.config.kafka_config import KafkaConfig
 from broker.storage.log_config import LogConfig
+from kraft import lazy_attrs
 from kraft.env import Tracer
 from metadata.configuration import GROUP_CONFIGS, TOPIC_CONFIGS, ConfigDef, InvalidConfig, unusable, usable
 from metadata.configuration.synonyms import is_secret
@@ -18,7 +17,7 @@ T = TypeVar("T")
 _ALL: Final = "*"
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ThrottledReplicas:
     """The partitions of a topic that are throttled at this broker: all of them, or those in `indexes`."""
 
@@ -41,7 +40,7 @@ class ThrottledReplicas:
 NO_REPLICAS = ThrottledReplicas()
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class TopicConfig:
     """The settings of a topic: those of its logs, and those that the leaders of its partitions use."""
 
@@ -51,7 +50,7 @@ class TopicConfig:
     throttled_as_follower: ThrottledReplicas = NO_REPLICAS
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class DynamicConfigsIgnored:
     """The dynamic configs that this node ignores, by `dynamic.configs.ignored`: all, or those with these names."""
 

@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.configuration import BrokerConfigs, InvalidConfig
 from metadata.protocol import SecurityProtocol
 
@@ -19,7 +18,7 @@ _PORT_MAX: Final = 65535
 _LISTENER: Final = r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,9})"
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Listener:
     """A listener's name and address. An empty host means every interface, port 0 any free port."""
 
@@ -29,7 +28,7 @@ class Listener:
     security_protocol: SecurityProtocol
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Endpoints:
     """All listeners of a node. `advertised` are the addresses that clients get; by default they equal `listeners`.
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-import attrs
 import trio
 
 from broker.controller_client.channel import ControllerChannel
@@ -17,6 +16,7 @@ from broker.controller_client.registrations import to_wire
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from broker.wire.api.broker_registration import BrokerRegistrationRequest
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 from kraft.env import Env
 from metadata.configuration import BrokerConfigs
 from metadata.configuration.settings import from_key
@@ -32,7 +32,7 @@ _HEARTBEAT_INTERVAL_MIN_MS = 10
 _REQUEST_TIMEOUT_MIN_MS = 500
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class LifecycleConfig:
     """The configs of a broker's registration and heartbeats."""
 

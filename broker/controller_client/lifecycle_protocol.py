@@ -16,9 +16,8 @@ from enum import IntEnum
 from math import inf
 from typing import Final, TypeAlias
 
-import attrs
-
 from broker.wire.errors import ErrorCode
+from kraft import lazy_attrs
 
 NO_EPOCH: Final = -1
 # The pause before a heartbeat while the broker waits for a decision of the controller: the first, and the longest.
@@ -61,12 +60,12 @@ class BrokerState(IntEnum):
     SHUTTING_DOWN = 7
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Register:
     """A registration of this broker."""
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Heartbeat:
     """A heartbeat, with the wishes of the broker."""
 

@@ -10,13 +10,14 @@ from broker.controller_client.channel import ControllerChannel
 from broker.controller_client.lifecycle import BrokerLifecycle
 from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 
 # How long callers wait for the controller to reserve a block; their clients then get a retriable error.
 ALLOCATE_TIMEOUT_MS: Final = 5_000
 _VERSION: Final = 0
 
 
-@attrs.define
+@lazy_attrs.define
 class _Attempt:
     """One request for a block. `ended` wakes all callers that wait for it."""
 

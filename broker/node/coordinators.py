@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeVar
 
-import attrs
 import trio
 
 from broker.coordinator.group.config import GroupConfig
@@ -29,6 +28,7 @@ from broker.node.node_context import NodeContext
 from broker.replication.replica_manager import ReplicaManager
 from broker.wire.errors import KafkaError
 from broker.wire.records import Compression
+from kraft import lazy_attrs
 from metadata.controller import GROUP_VERSION, TRANSACTION_VERSION
 
 S = TypeVar("S", bound=CoordinatorShard)
@@ -38,7 +38,7 @@ _ADAPTIVE: Final = -1
 _LINGER_MS_MAX: Final = 5
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Transactions:
     """The transaction coordinator, and what this broker does for those of other brokers."""
 

@@ -12,6 +12,7 @@ from broker.storage.log_dir import LogDir, LogDirInUse
 from broker.storage.meta_properties import MetaProperties, read_meta_properties, verify_meta_properties
 from broker.storage.partition_directory import METADATA_TOPIC, partition_directory_name
 from broker.wire.uuids import decode_uuid, encode_uuid, new_uuid
+from kraft import lazy_attrs
 from kraft.core import ReplicaKey, Voter, VoterSet
 from kraft.core.control_records import is_valid_voter
 from kraft.env import Env
@@ -27,7 +28,7 @@ class FormattingRefused(Exception):
     """The directories cannot be formatted like this. The message is for the operator."""
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Formatting:
     """The content of formatted directories. `voters` are the initial voters of the quorum. They are None if the
     configuration has the voters, or if this node joins an existing quorum. `users` are the first ones (KIP-900).

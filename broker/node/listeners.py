@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-import attrs
 import trio
 
 from broker.config import KafkaConfig
 from broker.config.endpoints import Listener
+from kraft import lazy_attrs
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class BoundListener:
     """A listener of the config with its open sockets and their actual port."""
 

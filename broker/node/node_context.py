@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-import attrs
-
 from broker.config import KafkaConfig
 from broker.config.effective import EffectiveConfig
 from broker.config.endpoints import Listener
@@ -16,6 +14,7 @@ from broker.node.sasl_listeners import SaslListeners
 from broker.node.transport_security import TransportSecurity
 from broker.server import ControllerDispatcher, Dispatcher, Services
 from broker.server.authorizer import Authorizer
+from kraft import lazy_attrs
 from kraft.env import Env
 from kraft.raft_node import RaftNode
 from metadata.image import MetadataLoader
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from broker.node.node_metrics import NodeMetrics
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Dispatchers:
     """Make the dispatchers of the listeners for clients and brokers, and of those for controllers.
 
@@ -35,7 +34,7 @@ class Dispatchers:
     controller: Callable[..., ControllerDispatcher] = ControllerDispatcher
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class NodeContext:
     """The configuration, the metadata log's replica with its latest image, the acceptor of connections, the SASL
     mechanisms of listeners, and the log.

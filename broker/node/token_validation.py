@@ -7,7 +7,6 @@ the configuration has to name Kafka's class for them.
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias, TypeVar
 
-import attrs
 import trio
 
 from broker.config import KafkaConfig
@@ -21,6 +20,7 @@ from broker.security.oauth.unsecured_tokens import VALIDATOR_CLASS, UnsecuredVal
 from broker.security.sasl.exchange import Authenticated
 from broker.security.sasl.jaas import LoginModule
 from broker.security.sasl.oauthbearer import MECHANISM
+from kraft import lazy_attrs
 from kraft.env import Env
 from metadata.configuration import InvalidConfig
 from metadata.configuration.definition import ConfigKey
@@ -111,7 +111,7 @@ class TokenValidation:
         return int(self._env.wall() * 1000)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class _ListenerSettings:
     """The configs of OAUTHBEARER in force on a listener."""
 

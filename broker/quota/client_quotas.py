@@ -27,6 +27,7 @@ from broker.quota.quota_changes import usable_changes
 from broker.quota.rates import QuotaWindows, SampledRate, throttle_time_ms
 from broker.server.quotas import Allowance, Usage
 from broker.server.session import HeldTime, Session
+from kraft import lazy_attrs
 from metadata.image import MetadataDelta, MetadataImage
 from metadata.protocol import QuotaKey
 
@@ -45,7 +46,7 @@ _GRANT_BYTES_MAX: Final = 2**30 - 1
 _GRANT_SECONDS_MAX: Final = 2 * _GRANT_SECONDS
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class _Usage:
     """The use of a quota of bytes by the clients that share it, and their throttling, since they were last idle.
 
@@ -91,7 +92,7 @@ class _Usage:
         self.drawn.clear()
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class _TimeUsage(_Usage):
     """As usage of bytes, of the event loop's time in percent of a second.
 
@@ -157,7 +158,7 @@ U = TypeVar("U", bound=_Usage)
 _Limiting: TypeAlias = tuple[_Usage | None, _TimeUsage | None]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class QuotaUse:
     """The use of one quota by the clients that share it: `user`, `client_id`, or both. None means any.
 

@@ -7,12 +7,11 @@ full again, as in Kafka.
 from collections.abc import Callable, Collection
 from typing import Final
 
-import attrs
-
 from broker.quota.precedence import QuotaShare, QuotaTable, change_tables
 from broker.quota.quota_changes import usable_changes
 from broker.quota.rates import QuotaWindows, TokenBucket, throttle_time_ms
 from broker.server.session import Session
+from kraft import lazy_attrs
 from metadata.image import MetadataDelta, MetadataImage
 from metadata.protocol import QuotaKey
 
@@ -22,7 +21,7 @@ _STRICT_FROM: Final = {19: 6, 20: 5, 37: 3}
 _KEPT_MIN: Final = 1024
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class MutationUse:
     """The tokens that clients share: those of `user`, with `client_id`, or both. None means any.
 

@@ -3,14 +3,13 @@
 from math import floor, inf
 from typing import Final
 
-import attrs
-
 from broker.replication.throttles import WindowedRate
+from kraft import lazy_attrs
 
 _INT32_MAX: Final = 2**31 - 1
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class QuotaWindows:
     """`num` windows of `size_seconds`: `quota.window.num` and `.size.seconds`, or the same of `controller.quota`."""
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
-import attrs
 import trio
 
 from broker.replication.in_sync_replicas import Proposal
@@ -18,6 +17,7 @@ from broker.wire.api.alter_partition import (
     TopicData,
 )
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 
 # With topic ids and broker epochs.
 _VERSION: Final = 3
@@ -35,7 +35,7 @@ class Controllers(Protocol):
         ...
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class _Sent:
     """A proposal in flight."""
 

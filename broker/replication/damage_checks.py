@@ -20,6 +20,7 @@ from broker.storage.damage_search import SEARCH_BYTES, log_part, search
 from broker.storage.log import Log
 from broker.storage.scrub.pacing import ScrubPacer
 from broker.wire.records import CorruptBatch
+from kraft import lazy_attrs
 from kraft.env import Disk, FsyncFailed
 
 _CHECKS_PER_SECOND: Final = 10
@@ -33,7 +34,7 @@ _CHECKED_MAX: Final = 10_000
 _Place: TypeAlias = tuple[str, int]
 
 
-@attrs.define
+@lazy_attrs.define
 class _Waiting:
     """Offsets to be checked. Partitions take turns, one offset at a time."""
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from math import inf
 from typing import Final
 
-import attrs
 import trio
 
 from broker.replication.damage_checks import DamageChecks
@@ -26,6 +25,7 @@ from broker.storage.damage import Damage, DamagedRanges
 from broker.storage.log import Log
 from broker.storage.log_loader import replay_repaired
 from broker.wire.errors import ErrorCode
+from kraft import lazy_attrs
 from kraft.env import FsyncFailed, lacks_resources
 
 # The least pause between two attempts to repair what could not be repaired.
@@ -38,7 +38,7 @@ HANDOVER_PAUSE_MS: Final = 10_000
 _RETURNS_MAX: Final = 9
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class DamagedReplica:
     """The state of one replica. `remedy` says what repairs it, or what an operator has to do.
 

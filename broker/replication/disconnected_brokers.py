@@ -6,14 +6,15 @@ A leader's followers notice its death as soon as its clients do, and both before
 from collections.abc import Callable
 from typing import Final
 
-import attrs
 import trio
+
+from kraft import lazy_attrs
 
 # By then the controller has fenced a broker that died. One that is not fenced is only unreachable from here.
 _LONGEST_S: Final = 1.0
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class _Disconnection:
     broker_epoch: int
     since: float

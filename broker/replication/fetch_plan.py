@@ -15,8 +15,6 @@ from heapq import heappop, heappush
 from math import ceil, inf
 from typing import Final, TypeAlias
 
-import attrs
-
 from broker.wire.api.fetch import (
     FetchPartition,
     FetchRequest,
@@ -27,6 +25,7 @@ from broker.wire.api.fetch import (
     ReplicaState,
 )
 from broker.wire.errors import ErrorCode
+from kraft import lazy_attrs
 from metadata.configuration import BrokerConfigs
 from metadata.configuration.settings import from_key
 
@@ -50,7 +49,7 @@ _SESSION_ERRORS: Final = (
 )
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class FetchSettings:
     """The limits of a follower's fetches, and its pause after an error. `replica_id` is the follower's node id."""
 
@@ -62,7 +61,7 @@ class FetchSettings:
     backoff_ms: float = from_key(BrokerConfigs.replica_fetch_backoff_ms)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Position:
     """The end of a follower's log and the leader epoch under which it fetches; `last_epoch` is its last record's."""
 
@@ -72,7 +71,7 @@ class Position:
     log_start_offset: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Records:
     """Records to append, perhaps none, with the leader's high watermark and log start offset."""
 
@@ -81,7 +80,7 @@ class Records:
     data: PartitionData
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Diverging:
     """The logs diverge: `epoch`, the leader's last epoch not after the follower's, ends at `end_offset` there."""
 
@@ -91,7 +90,7 @@ class Diverging:
     end_offset: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class OutOfRange:
     """The follower's position is outside of the leader's log; the leader must be asked for its start and end."""
 
@@ -99,7 +98,7 @@ class OutOfRange:
     leader_epoch: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Refused:
     """The leader has refused the partition; the plan tries again if that can help."""
 

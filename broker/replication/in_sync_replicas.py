@@ -13,7 +13,7 @@ not matter: otherwise a burst of records would remove a healthy follower.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-import attrs
+from kraft import lazy_attrs
 
 UNKNOWN_OFFSET: Final = -1
 # A fetch without a broker epoch is not checked against the registration (versions of Fetch before KIP-903).
@@ -21,7 +21,7 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 _NEVER_MS: Final = -(1 << 62)
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class Follower:
     """One follower's progress, as known from its fetches: it has all records below `log_end_offset`.
 
@@ -63,7 +63,7 @@ class Follower:
         return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_max_ms
 
 
-@attrs.frozen(eq=False)
+@lazy_attrs.frozen(eq=False)
 class Proposal:
     """An ISR that the leader proposes to the controller; `joining` is the replica that is new in it, if any."""
 

@@ -3,19 +3,18 @@
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-
 from broker.client import Connection
 from broker.replication.fetch_plan import PartitionKey
 from broker.replication.partition import Partition
 from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kraft import lazy_attrs
 
 _VERSION: Final = 7
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class LeaderLogRange:
     """The log start and log end offset of the leader of `leader_epoch`."""
 

@@ -6,8 +6,6 @@ The rules for diverging logs are those of KIP-101, 279 and 595, those for the IS
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import attrs
-
 from broker.replication.in_sync_replicas import Follower, InSyncReplicas, Proposal
 from broker.replication.partition import NO_EPOCH, Partition
 from broker.replication.partition_role import PartitionRole
@@ -16,6 +14,7 @@ from broker.replication.waiters import Acknowledgements
 from broker.storage.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
 from broker.storage.log import AppendInfo, Log
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 from metadata.ids import UNASSIGNED_DIRECTORY
 from metadata.image import PartitionImage
 from metadata.records import LEADER_RECOVERING
@@ -32,7 +31,7 @@ _AWAIT_METADATA: Final = (
 )
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class DivergingEpoch:
     """The leader's latest epoch that is not after the reader's last one, and the offset at which it ends."""
 

@@ -7,6 +7,7 @@ import attrs
 
 from broker.replication.in_sync_replicas import UNKNOWN_BROKER_EPOCH
 from broker.replication.topic_traffic import IsrChanges
+from kraft import lazy_attrs
 from kraft.env import Tracer
 from metadata.ids import is_online
 from metadata.image import BrokerImage
@@ -14,7 +15,7 @@ from metadata.image import BrokerImage
 P = TypeVar("P")
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class PartitionTasks(Generic[P]):
     """The background tasks to which a partition, of type P, hands work.
 
@@ -29,7 +30,7 @@ class PartitionTasks(Generic[P]):
     check_old: Callable[[P, int], None]
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class PartitionContext:
     """`now_ms` is a monotonic clock, `lag_max_ms` is replica.lag.time.max.ms, `broker` finds a registration.
 

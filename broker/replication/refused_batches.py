@@ -17,6 +17,7 @@ import attrs
 from broker.replication.partition import Partition
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import BatchHeader
+from kraft import lazy_attrs
 
 # No client keeps a connection in use after waiting longer than this for a response (`request.timeout.ms`, 30 s).
 REMEMBERED_MS: Final = 60_000
@@ -39,7 +40,7 @@ RETRIED: Final = frozenset(
 _Key: TypeAlias = tuple[str | bytes, int, int, int]
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class RefusedBatches:
     """The least sequence number that was refused for each producer in each partition on one connection, and when."""
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-import attrs
 import trio
 
 from broker.client import Connection, ConnectionLost
@@ -35,6 +34,7 @@ from broker.replication.partition import Partition
 from broker.replication.throttles import Throttle
 from broker.storage.fetched_batches import UnexpectedGap
 from broker.wire.errors import ErrorCode, KafkaError, WireError
+from kraft import lazy_attrs
 from kraft.env import Env, FsyncFailed
 from metadata.image import BrokerImage
 
@@ -44,7 +44,7 @@ CONNECT_TIMEOUT_MS: Final = 1_000
 RESPONSE_DUE_MS: Final = 10
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class FetcherContext:
     """The settings and services that the fetchers of a broker share.
 

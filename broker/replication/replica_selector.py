@@ -4,16 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-import attrs
-
 from broker.replication.in_sync_replicas import Follower
 from broker.replication.leader_role import LeaderRole
 from broker.replication.partition import Partition
+from kraft import lazy_attrs
 from metadata.configuration import BrokerConfigs, InvalidConfig
 from metadata.image import BrokerImage
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ReplicaView:
     """A replica that has the requested offset; `caught_up_ms` is when it last had all records of the leader."""
 

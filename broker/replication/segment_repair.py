@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-import attrs
 import trio
 
 from broker.client import Connection, ConnectionLost
@@ -35,6 +34,7 @@ from broker.storage.transaction_index import AbortedTransaction, CorruptTransact
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from broker.wire.errors import ErrorCode, KafkaError, WireError
 from broker.wire.records import CorruptBatch
+from kraft import lazy_attrs
 
 # The size of a read and of a fetch. Other tasks run in between.
 _PIECE_BYTES: Final = 1024 * 1024
@@ -49,7 +49,7 @@ class RepairDeferred(RepairFailed):
     """The damage cannot be repaired before the replica follows a leader, which is about to happen."""
 
 
-@attrs.define
+@lazy_attrs.define
 class SegmentRepair:
     """One attempt to repair the log of a follower; `run` may be called once.
 

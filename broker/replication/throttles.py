@@ -10,9 +10,8 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
-import attrs
-
 from broker.config.effective import EffectiveConfig
+from kraft import lazy_attrs
 
 # The quota if none is set: Java's largest long.
 UNLIMITED: Final = (1 << 63) - 1
@@ -70,7 +69,7 @@ class WindowedRate:
             self._samples.popleft()
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class _Sample:
     began_ms: float
     size: float = 0
@@ -117,7 +116,7 @@ class Throttle:
         return self._rate.time_within(quota, now_ms) - now_ms
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ReplicationThrottles:
     """One broker's throttles: of what it sends as a leader, and of what it receives as a follower."""
 

@@ -4,12 +4,11 @@ A partition that leaves this broker must not take its counts along: the topic's 
 counter that falls for one that started again at 0.
 """
 
-import attrs
-
 from broker.storage.log import Log
+from kraft import lazy_attrs
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class TopicTraffic:
     """The traffic of a topic on this broker since it has had a replica. Sizes are in bytes of record batches."""
 
@@ -58,7 +57,7 @@ class PartitionTraffic:
         self._reset()
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class IsrChanges:
     """The replicas that have left and joined the in-sync replicas of partitions that this broker leads."""
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator
 from typing import Any, Final, TypeAlias
 
-import attrs
 import trio
 
 from broker.server.context import Context, Message, Server
@@ -13,6 +12,7 @@ from broker.server.shortcut_tables import Shortcut
 from broker.server.slices import Steps
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.schema import MessageSpec, version_range
+from kraft import lazy_attrs
 from metadata.protocol import AclOperation
 
 # The largest request of an API that does not say otherwise: 10,000 topics or groups with names of 100 bytes.
@@ -21,7 +21,7 @@ REQUEST_BYTES_MAX: Final = 1024 * 1024
 SMALL_REQUEST_BYTES_MAX: Final = 64 * 1024
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class OwnPart:
     """The part of a forwarded request that a broker carries out itself.
 

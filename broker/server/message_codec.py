@@ -1,18 +1,17 @@
 """Encodes and decodes the messages of one API in one version."""
 
-import attrs
-
 from broker.net.reply import Part
 from broker.server.slices import Steps
 from broker.wire.api import APIS
 from broker.wire.codec import Decoder, Encoder, decode, decoder, encoder, sliced_decoder, sliced_encoder
 from broker.wire.header import parse_response_header, request_header_version, response_header_version
 from broker.wire.schema import Message
+from kraft import lazy_attrs
 
 _FLEXIBLE_REQUEST_HEADER = 2
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class MessageCodec:
     """One API in one version. `flexible` requests have compact lengths and tagged fields (KIP-482)."""
 

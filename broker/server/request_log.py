@@ -8,11 +8,10 @@ log is on, requests take no shortcut, because only a decoded request shows its t
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-import attrs
-
 from broker.server.context import Context, Message
 from broker.wire.api import APIS
 from broker.wire.uuids import ZERO_UUID
+from kraft import lazy_attrs
 from metadata.image import MetadataImage
 
 # The fields of requests with topics, or with structs that have such fields.
@@ -22,7 +21,7 @@ _NAMES: Final = ("name", "topic", "topic_name")
 _TOPICS_MAX: Final = 10
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class RequestLog:
     """The clients and topics whose requests are logged. A request that matches either of them is."""
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-import attrs
-
 from broker.net.connection import ProtocolError
 from broker.server.handler import Handler
 from broker.server.message_codec import MessageCodec, message_codec
@@ -11,11 +9,12 @@ from broker.server.shortcut_tables import TableKey, table_key
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersion
 from broker.wire.api.names import api_name
+from kraft import lazy_attrs
 
 API_VERSIONS_KEY = 18
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Route:
     """One API in one version, ready to serve. `key` stands for both in tables."""
 

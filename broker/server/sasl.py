@@ -14,13 +14,14 @@ from broker.net.authentication_counts import AuthenticationCounts
 from broker.net.connection import Connection
 from broker.security.sasl.exchange import Authenticated, InvalidCredentials, InvalidToken, SaslFailure, ServerExchange
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 from kraft.env import Tracer
 
 # As in Kafka: a client cannot keep a node busy with authentication.
 _REAUTHENTICATION_INTERVAL_S: Final = 1.0
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ServerMechanism:
     """A mechanism of a listener. `start` begins an exchange.
 
@@ -31,7 +32,7 @@ class ServerMechanism:
     reauth_ms_max: int = 0
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class SaslListener:
     """The mechanisms of a listener, by name, and how it treats its clients.
 

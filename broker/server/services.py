@@ -28,6 +28,7 @@ from broker.server.topic_encodings import TopicEncodings
 from broker.storage.log_manager import LogManager
 from broker.storage.scrub.statistics import ScrubStatistics
 from broker.telemetry import ClientTelemetry
+from kraft import lazy_attrs
 from kraft.env import Env
 from kraft.raft_node import RaftNode
 from metadata.controller import Controller
@@ -55,7 +56,7 @@ class NodeServices(Protocol):
     def sasl(self) -> SaslListeners: ...
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Services:
     """The services on listeners for clients and brokers. `loader` replays the metadata log, and may lag the controller.
 
@@ -99,7 +100,7 @@ class Services:
         return int(self.env.wall() * 1000)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ControllerServices:
     """The services on controllers' listeners. The controller raises KafkaError NOT_CONTROLLER unless it is active."""
 

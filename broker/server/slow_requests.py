@@ -2,10 +2,9 @@
 
 from typing import Final
 
-import attrs
-
 from broker.net.turn_timer import RequestTime
 from broker.wire.api import APIS
+from kraft import lazy_attrs
 from kraft.env import Tracer
 
 # Fetch, JoinGroup and SyncGroup wait as long as their client allows, for records or for other members. Their remote
@@ -13,7 +12,7 @@ from kraft.env import Tracer
 _WAITING_APIS: Final = frozenset({1, 11, 14})
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class SlowRequests:
     """`threshold_ms` is the time from which on a request is slow."""
 

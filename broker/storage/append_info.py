@@ -1,13 +1,12 @@
 """The result of an append."""
 
-import attrs
-
 from broker.storage.log_config import LogConfig
 from broker.storage.producer_state import Duplicate
 from broker.wire.records import NO_TIMESTAMP, TimestampType
+from kraft import lazy_attrs
 
 
-@attrs.define
+@lazy_attrs.define
 class AppendInfo:
     """The offsets of an appended batch. `log_append_time_ms` is -1 if producers set the timestamps of the topic.
 

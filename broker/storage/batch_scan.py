@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-import attrs
-
 from broker.storage.offset_index import NO_OFFSET, RELATIVE_OFFSET_MAX
 from broker.wire.records import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, CorruptBatch, check_crc, read_header
 from broker.wire.records.batch import MAGIC, MAGIC_POSITION
+from kraft import lazy_attrs
 from kraft.env import File
 
 # The read size of a header scan: about the distance of two index entries by default.
@@ -136,7 +135,7 @@ def check_follows(header: BatchHeader, next_offset: int, leader_epoch: int, *, a
         raise CorruptBatch(f"a batch with base offset {header.base_offset} cannot follow at {next_offset}")
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class IntactBatch:
     """A batch after damage. `is_by_index` says that the damaged batch does not tell where it is."""
 

@@ -14,12 +14,13 @@ from broker.storage.indexed_search import indexed_position
 from broker.storage.segment import Segment
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import CorruptBatch
+from kraft import lazy_attrs
 
 # A read near damage searches its batches one by one, so it returns at most this many bytes.
 CAREFUL_READ_BYTES: Final = 128 * 1024
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Damage:
     """The batches of `file` from `first_offset` to `end_offset` (exclusive), which cannot be trusted.
 
@@ -35,7 +36,7 @@ class Damage:
         return f"offsets {self.first_offset} to {self.end_offset - 1} in {self.file}: {self.cause}"
 
 
-@attrs.define
+@lazy_attrs.define
 class DamagedRanges:
     """The damage of one log, ascending by offset.
 

@@ -4,14 +4,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
-
 from broker.storage.batch_scan import UNKNOWN_OFFSET, check_follows, claimed_end, ends_with, find_intact, scan_batches
 from broker.storage.damage import Damage
 from broker.storage.leader_epochs import UNDEFINED_EPOCH
 from broker.storage.log import Log
 from broker.storage.segment import Segment
 from broker.wire.records import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
+from kraft import lazy_attrs
 from kraft.env import Disk, File
 
 # The bytes that one search reads, unless it finds damage: about a millisecond of a thread.
@@ -22,7 +21,7 @@ _RESUME_ENTRIES_MAX: Final = 1024
 _FOUND_MAX: Final = 100
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class LogPart:
     """The batches of a segment from `position` on.
 
@@ -48,7 +47,7 @@ class LogPart:
         return self.starts[0][1]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class SearchResult:
     """The damage that a search has found. `bytes_read` is about what it has read."""
 

@@ -5,6 +5,7 @@ from typing import Final
 import attrs
 
 from broker.wire.records import Compression, TimestampType
+from kraft import lazy_attrs
 from metadata.configuration import TopicConfigs
 from metadata.configuration.settings import from_key, settings_from
 
@@ -12,7 +13,7 @@ from metadata.configuration.settings import from_key, settings_from
 MAX_LONG: Final = 2**63 - 1
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class LogConfig:
     """A topic's effective configs. Immutable: after a change of configs the log gets a new one.
 

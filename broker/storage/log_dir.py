@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from itertools import count
 from typing import Final, TypeAlias
 
-import attrs
 import trio
 
 from broker.storage.checkpoints import (
@@ -39,6 +38,7 @@ from broker.storage.partition_directory import (
 from broker.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from broker.storage.recovery import UNKNOWN
 from broker.storage.whole_file import read_whole, read_whole_from_device, replace_durably, try_to_read
+from kraft import lazy_attrs
 from kraft.env import Disk, DiskLock, Env
 
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
@@ -73,7 +73,7 @@ class LogDirInUse(Exception):
     """Another process, or another node of this process, uses the directory."""
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class LogDirUsage:
     """The sizes in bytes of a directory for DescribeLogDirs; -1 if it is offline."""
 

@@ -32,6 +32,7 @@ from broker.storage.partition_directory import (
 from broker.storage.partition_metadata import write_topic_id
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import encode_uuid, new_uuid
+from kraft import lazy_attrs
 from kraft.env import Env, FsyncFailed
 
 
@@ -39,7 +40,7 @@ class NoLogDirOnline(Exception):
     """Every log directory has failed, or the one with the metadata log; the node must end."""
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class PendingRemoval:
     """A file or directory that is to be removed at `due`, a time of Trio's clock."""
 

@@ -1,12 +1,11 @@
 """The settings of a node's storage: its log directories, and how often their logs are checked and checkpointed."""
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.configuration import BrokerConfigs
 from metadata.configuration.settings import from_key
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class LogManagerConfig:
     """`directories` are absolute. Partitions are stored in `metadata_directory` only if `directories` has it."""
 

@@ -8,6 +8,7 @@ import attrs
 from broker.storage.segment import Segment
 from broker.wire.errors import WireError
 from broker.wire.records import HEADER_SIZE, read_header
+from kraft import lazy_attrs
 from kraft.env import File, Tracer
 
 # The most offsets in a batch: its last offset delta is an int32.
@@ -15,7 +16,7 @@ _BATCH_OFFSETS_MAX: Final = 2**31
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class LostRecords:
     """The lost records from `from_offset` to `to_offset` (exclusive).
 
@@ -34,7 +35,7 @@ class LostRecords:
         return f"the records from offset {self.from_offset} to {self.to_offset - 1} ({count} at most){rest}"
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Cut:
     """The part of a log that recovery removes: the file `path` from byte `position` on, and all later segments."""
 

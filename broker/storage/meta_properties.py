@@ -7,10 +7,9 @@ directory of another cluster or node must not be used: its records belong to oth
 import re
 from collections.abc import Mapping
 
-import attrs
-
 from broker.storage.whole_file import read_whole, replace_durably
 from broker.wire.uuids import decode_uuid, encode_uuid
+from kraft import lazy_attrs
 from kraft.env import Disk
 
 META_PROPERTIES = "meta.properties"
@@ -35,7 +34,7 @@ class InconsistentNodeId(MetaPropertiesError):
     """The log directory belongs to another node."""
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class MetaProperties:
     """`directory_id` is None if the directory was formatted before Kafka 3.7; it gets one when it is opened."""
 

@@ -7,7 +7,7 @@ A partition's directory is `topic-partition`. Before a partition is deleted, its
 
 import re
 
-import attrs
+from kraft import lazy_attrs
 
 METADATA_TOPIC = "__cluster_metadata"
 PARTITION_MAX = 2**31 - 1
@@ -19,7 +19,7 @@ _PATTERN = re.compile(
 )
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class PartitionDirectory:
     """The parts of a directory's name. `suffix` is "", "delete", "future" or "stray"."""
 

@@ -25,6 +25,7 @@ from broker.storage.whole_file import try_to_read
 from broker.wire.errors import WireError
 from broker.wire.records import BatchHeader, CorruptBatch, iter_records, read_end_transaction_marker, read_header
 from broker.wire.records.batch import Buffer
+from kraft import lazy_attrs
 from kraft.env import Disk, Tracer
 
 # The path of a segment's file, its base offset, and the end of its batches in the file.
@@ -70,7 +71,7 @@ def replay(producers: ProducerStates, segments: Sequence[Segment], offset: int, 
             segment.transaction_index.extend(replayed.aborted)
 
 
-@attrs.define
+@lazy_attrs.define
 class _SegmentReplay:
     """The replay of the batches of a segment from `next_offset` on."""
 

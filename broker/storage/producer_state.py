@@ -14,12 +14,11 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, TypeAlias
 
-import attrs
-
 from broker.storage.producer_snapshots import ProducerEntry, ProducerSnapshots
 from broker.storage.verifications import Verification
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX, TRANSACTIONAL_FLAG, BatchHeader
+from kraft import lazy_attrs
 
 # A client keeps at most five requests in flight with idempotence on (KIP-98), so a retry is one of the last five.
 CACHED_BATCHES_MAX = 5
@@ -33,7 +32,7 @@ _EPOCH_PER_TRANSACTION_FROM = 2
 CachedBatch: TypeAlias = tuple[int, int, int, int]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Duplicate:
     """The offsets of a retried batch that is in the log already, and its largest timestamp in ms."""
 
@@ -42,7 +41,7 @@ class Duplicate:
     timestamp: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class CompletedTransaction:
     """A transaction that began at `first_offset` and whose end marker is at `last_offset`."""
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
-import attrs
-
 from broker.storage.batch_scan import scan_batches
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_config import MAX_LONG, LogConfig
@@ -30,6 +28,7 @@ from broker.storage.segment_files import (
 from broker.storage.swapping import CLEANED_SUFFIX, SWAP_SUFFIX
 from broker.storage.unsettled_marker import is_marked_unsettled, mark_unsettled
 from broker.wire.records import BatchHeader, CorruptBatch
+from kraft import lazy_attrs
 from kraft.env import Disk, Tracer
 
 # The recovery point if no checkpoint has it.
@@ -37,7 +36,7 @@ UNKNOWN: Final = -1
 _OFFSET_DIGITS: Final = 20
 
 
-@attrs.define
+@lazy_attrs.define
 class Recovery:
     """The recovery of one log. `discard` is called with files that were renamed to `.deleted` and are to be removed.
 

@@ -27,8 +27,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-import attrs
-
 from broker.storage.damage import Damage, DamagedRanges
 from broker.storage.log_config import LogConfig
 from broker.storage.segment import Segment
@@ -36,6 +34,7 @@ from broker.storage.swapping import swap_in
 from broker.storage.truncation import TruncationPoint, find_truncation_point
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import HEADER_SIZE, read_header
+from kraft import lazy_attrs
 from kraft.env import Disk, File, Tracer
 
 # How many recent commit ends have a remembered file position. A consumer that keeps up reads from one of them, and the
@@ -43,7 +42,7 @@ from kraft.env import Disk, File, Tracer
 KNOWN_POSITIONS_MAX: Final = 16
 
 
-@attrs.define
+@lazy_attrs.define
 class LogSlice:
     """A range of bytes in a segment's file. The last batch may be cut off, as clients expect of a Fetch response."""
 

@@ -8,17 +8,16 @@ steps, between which others can run.
 from collections.abc import Generator, Iterator
 from typing import Final, TypeAlias
 
-import attrs
-
 from broker.storage.batch_scan import scan_headers
 from broker.storage.log import Log
 from broker.storage.segment import Segment
 from broker.storage.segment_list import unreadable
 from broker.wire.errors import WireError
 from broker.wire.records import BatchHeader, CorruptBatch, iter_records
+from kraft import lazy_attrs
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class TimestampAndOffset:
     """A record found by time. `leader_epoch` is the epoch of its batch, or -1."""
 

@@ -30,6 +30,7 @@ from broker.storage.leader_epochs import EPOCH_MAX
 from broker.storage.segment import Segment
 from broker.wire.records import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
 from broker.wire.records.batch import MAGIC, MAGIC_POSITION
+from kraft import lazy_attrs
 from kraft.env import File
 
 # The bytes that are searched for an intact batch. The index has an entry every 4 KiB by default, and one for each large
@@ -37,7 +38,7 @@ from kraft.env import File
 _SEARCHED_MAX: Final = 64 * 1024 * 1024
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class TruncationPoint:
     """The file of `segment` is cut at `position`, and the log then ends at `end_offset`.
 
@@ -74,7 +75,7 @@ def find_truncation_point(segment: Segment, offset: int, end_offset: int, *, all
     return search.run(0, segment.base_offset)
 
 
-@attrs.define
+@lazy_attrs.define
 class _Search:
     segment: Segment
     file: File

@@ -3,18 +3,17 @@
 from math import inf
 from typing import Final
 
-import attrs
-
 from broker.telemetry.subscriptions import ClientSubscription
 from broker.wire.errors import ErrorCode
 from broker.wire.records.compression import Compression
+from kraft import lazy_attrs
 
 # After these errors a client asks for its subscription again at once.
 _ASKS_AT_ONCE: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 _COMPRESSIONS: Final = frozenset(Compression)
 
 
-@attrs.define
+@lazy_attrs.define
 class ClientInstance:
     """A client instance with the subscription of version `version`. Times are in ms of a monotonic clock."""
 

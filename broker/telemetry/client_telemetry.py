@@ -9,8 +9,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from math import inf
 from typing import Final, TypeAlias, TypeVar
 
-import attrs
-
 from broker.net.connection import Connection
 from broker.telemetry.client_instance import ClientInstance
 from broker.telemetry.otlp import TEXT_MAX, Decoder, MalformedMetrics, TooLargeMetrics
@@ -25,6 +23,7 @@ from broker.wire.errors import ErrorCode
 from broker.wire.records.compression import Compression, decompress
 from broker.wire.records.errors import CorruptBatch, TooLargeContent
 from broker.wire.uuids import METADATA_TOPIC_ID, ZERO_UUID, encode_uuid, new_uuid
+from kraft import lazy_attrs
 from kraft.env import Tracer
 from metadata.configuration import InvalidConfig
 from metadata.configuration.client_metrics import check_client_metrics
@@ -45,7 +44,7 @@ DECOMPRESSED_MAX: Final = 2 * 1024 * 1024
 ACCEPTED_COMPRESSION_TYPES: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 
 
-@attrs.define
+@lazy_attrs.define
 class TelemetryCounts:
     """The numbers of refused requests and of pushes since the start."""
 
@@ -56,7 +55,7 @@ class TelemetryCounts:
     skipped_metrics: int = 0
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class TelemetryClient:
     """The client of a request: its connection, and its attributes by the names that `match` uses for them."""
 
@@ -64,7 +63,7 @@ class TelemetryClient:
     attributes: Mapping[str, str]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class TelemetryLimits:
     """`push_bytes_max` is `telemetry.max.bytes`, the size of a push as it is sent.
 

@@ -30,6 +30,8 @@ from typing import Final, TypeAlias, TypeVar
 
 import attrs
 
+from kraft import lazy_attrs
+
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
 Attributes: TypeAlias = tuple[tuple[str, str], ...]
@@ -70,7 +72,7 @@ class TooLargeMetrics(ValueError):
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class DataPoint:
     """One value of a metric; `attributes` are sorted by name, those of the resource included."""
 
@@ -78,7 +80,7 @@ class DataPoint:
     value: float
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ClientMetric:
     """One metric of a push. A counter only rises. `is_delta` says that values are increments since the last push."""
 
@@ -88,7 +90,7 @@ class ClientMetric:
     points: list[DataPoint]
 
 
-@attrs.define
+@lazy_attrs.define
 class DecodedMetrics:
     """The metrics of one push, and the number of metrics of kinds that are not supported."""
 

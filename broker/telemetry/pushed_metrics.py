@@ -16,12 +16,13 @@ import attrs
 
 from broker.metrics.exposition import label_text
 from broker.telemetry.otlp import Attributes, ClientMetric, DataPoint
+from kraft import lazy_attrs
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class SeriesBounds:
     """The numbers of series, of families (names), and of bytes of text in a scrape."""
 
@@ -50,7 +51,7 @@ _CREATED: Final = "_created"
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_]+")
 
 
-@attrs.define
+@lazy_attrs.define
 class _Use:
     """The series, families and bytes that one client has, or that all clients have."""
 
@@ -81,7 +82,7 @@ class _Use:
             del self.families[family]
 
 
-@attrs.define
+@lazy_attrs.define
 class _Series:
     """One series. `metric` is the client's name of it, and `pushed` the number of the client's last push with it."""
 
@@ -91,7 +92,7 @@ class _Series:
     value: float = 0
 
 
-@attrs.define
+@lazy_attrs.define
 class _Client:
     """A client instance: its own labels and their text, the number of its pushes, and its series.
 
@@ -121,7 +122,7 @@ class _Client:
 _Family: TypeAlias = dict[str, _Series]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class PushedFamily:
     """The series of one name: the text of their labels, without braces, and their values.
 

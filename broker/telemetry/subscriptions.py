@@ -3,10 +3,10 @@
 from collections.abc import Generator, Mapping
 from typing import Final, TypeAlias, TypeVar
 
-import attrs
 from crc32c import crc32c
 
 from broker.telemetry.otlp import TEXT_MAX
+from kraft import lazy_attrs
 from metadata.configuration import CLIENT_METRICS_CONFIGS, ClientMetricsConfigs
 from metadata.configuration.client_metrics import ALL_METRICS, client_patterns
 from metadata.regex.matching import Regex
@@ -40,7 +40,7 @@ class Subscription:
         )
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ClientSubscription:
     """The metrics that a client instance is asked to push. Brokers with the same configs compute the same id."""
 

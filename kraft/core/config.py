@@ -1,11 +1,10 @@
 """The configuration of a core, with Kafka's names and defaults."""
 
-import attrs
-
+from kraft import lazy_attrs
 from kraft.core.voters import ReplicaKey
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class QuorumConfig:
     """`me` is this replica, `my_address` is its own "host:port". The `bootstrap_servers` are asked for the leader."""
 

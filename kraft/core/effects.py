@@ -2,8 +2,7 @@
 
 from typing import TypeAlias
 
-import attrs
-
+from kraft import lazy_attrs
 from kraft.core.log_state import OffsetAndEpoch
 from kraft.core.messages import CurrentLeader, FetchResponse, FetchSnapshotRequest, Request, Response
 from kraft.core.transitions import Cause, Role
@@ -11,7 +10,7 @@ from kraft.core.voters import ReplicaKey
 from kraft.replicated_log import Batch
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ElectionState:
     """The highest epoch that a replica has seen and its vote in that epoch, which must survive a crash."""
 
@@ -19,28 +18,28 @@ class ElectionState:
     voted_for: ReplicaKey | None = None
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class PersistElection:
     """Make `state` durable before performing the effects after this one."""
 
     state: ElectionState
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class TruncateLog:
     """Remove the entries from `end_offset` on."""
 
     end_offset: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class AppendLog:
     """Append the batches to the log, sync it at any later time, and report `LogSynced`."""
 
     batches: tuple[Batch, ...]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Send:
     """Send a request to a node. `address` is its "host:port", or "" if the core does not know it.
 
@@ -52,7 +51,7 @@ class Send:
     request: Request
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Answer:
     """Send the response to the request of `token`."""
 
@@ -60,7 +59,7 @@ class Answer:
     response: Response
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class AnswerEntries:
     """Send `response` with whole batches from `offset` on, up to the size limit of a response."""
 
@@ -69,7 +68,7 @@ class AnswerEntries:
     offset: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class AnswerSnapshot:
     """Send the bytes of a snapshot that `request` asks for, or SNAPSHOT_NOT_FOUND."""
 
@@ -78,7 +77,7 @@ class AnswerSnapshot:
     current_leader: CurrentLeader
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class WriteSnapshot:
     """Write bytes of a snapshot that is being fetched. Position 0 discards the bytes written before."""
 
@@ -87,35 +86,35 @@ class WriteSnapshot:
     data: bytes
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class DiscardSnapshot:
     """Delete the bytes of a snapshot that is no longer being fetched."""
 
     snapshot: OffsetAndEpoch
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class InstallSnapshot:
     """Make the complete snapshot durable, empty the log, and report `SnapshotInstalled` or `SnapshotRefused`."""
 
     snapshot: OffsetAndEpoch
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class TruncatePrefix:
     """Remove the entries below the snapshot's offset."""
 
     snapshot: OffsetAndEpoch
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Committed:
     """The entries below `end_offset` are committed."""
 
     end_offset: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class RoleChanged:
     """The role, the epoch or the leader has changed. The driver notifies the state machines and the trace."""
 
@@ -125,7 +124,7 @@ class RoleChanged:
     cause: Cause
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class RefusedEpoch:
     """For the trace: replica `source` sent the epoch `told`, which is not plausible after `own`."""
 
@@ -134,7 +133,7 @@ class RefusedEpoch:
     told: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class RefusedTruncation:
     """For the trace: leader `source` requested truncation to `end_offset`, below the high watermark."""
 

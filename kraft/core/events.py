@@ -2,19 +2,18 @@
 
 from typing import TypeAlias
 
-import attrs
-
+from kraft import lazy_attrs
 from kraft.core.log_state import OffsetAndEpoch
 from kraft.core.messages import Request, Response
 from kraft.core.voters import VoterSet
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Tick:
     """The core's deadline has passed. An early or repeated tick is harmless."""
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Received:
     """A request was received. The driver chooses `token`, and the effect that answers the request carries it.
 
@@ -27,7 +26,7 @@ class Received:
     is_unknown_peer: bool = False
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Responded:
     """The response to a `Send`. `request` is the same object that was sent to `destination`."""
 
@@ -36,7 +35,7 @@ class Responded:
     response: Response
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class RequestFailed:
     """A `Send` that gets no response: the connection broke, or the request timed out."""
 
@@ -44,21 +43,21 @@ class RequestFailed:
     request: Request
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ConnectionReset:
     """The connection to a node was reset or refused, as happens when its process dies."""
 
     node_id: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class LogSynced:
     """The log is durable up to `end`, which was the log's end when the sync began."""
 
     end: OffsetAndEpoch
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Append:
     """The state machine appends records, which become one batch. Reported only while this replica leads."""
 
@@ -66,14 +65,14 @@ class Append:
     append_time_ms: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class SnapshotTaken:
     """This replica has a durable snapshot of the state at `snapshot.offset`. The log may start there."""
 
     snapshot: OffsetAndEpoch
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class SnapshotInstalled:
     """A fetched snapshot is durable and installed, and the log after it is empty. `voters` are the snapshot's."""
 
@@ -81,14 +80,14 @@ class SnapshotInstalled:
     voters: VoterSet
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class SnapshotRefused:
     """A fetched snapshot is malformed. Its bytes are deleted, and the log is unchanged."""
 
     snapshot: OffsetAndEpoch
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Leave:
     """This node is about to stop. It resigns if it leads, and never stands for election again."""
 

@@ -7,13 +7,13 @@ find where two logs diverge (KIP-101, KIP-595).
 
 from bisect import bisect_left, bisect_right
 from enum import Enum
+from typing import Final
 
-import attrs
-
+from kraft import lazy_attrs
 from kraft.bounds import Epoch, Offset
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class OffsetAndEpoch:
     """A position between two entries: the offset of the next entry, and the epoch of the entry before.
 
@@ -26,6 +26,10 @@ class OffsetAndEpoch:
     def is_before(self, other: "OffsetAndEpoch") -> bool:
         """True if a log that ends here is less up to date than one that ends at `other` (Raft's paper, 5.4.1)."""
         return (self.epoch, self.offset) < (other.epoch, other.offset)
+
+
+# The start of a log that was never compacted.
+_BEGINNING: Final = OffsetAndEpoch(0, 0)
 
 
 def latest_end(*ends: OffsetAndEpoch) -> OffsetAndEpoch:
@@ -46,7 +50,7 @@ class LogState:
     the end that the log had. Some of them may be committed.
     """
 
-    def __init__(self, start: OffsetAndEpoch = OffsetAndEpoch(0, 0)) -> None:
+    def __init__(self, start: OffsetAndEpoch = _BEGINNING) -> None:
         self.start = start
         self.lost_end: OffsetAndEpoch | None = None
         self.end_offset = start.offset

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Final, TypeAlias
 
-import attrs
-
+from kraft import lazy_attrs
 from kraft.bounds import (
     BATCHES_MAX,
     Address,
@@ -43,7 +42,7 @@ class Error(StrEnum):
     INVALID_REQUEST = "INVALID_REQUEST"
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class CurrentLeader:
     """The responder's epoch and leader. `leader_address` is the leader's "host:port", or "" if it is unknown."""
 
@@ -52,7 +51,7 @@ class CurrentLeader:
     leader_address: Address = ""
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class VoteRequest:
     """Requests the vote of `voter` in `epoch`, or, with `pre_vote`, its pre-vote for the next epoch (KIP-996)."""
 
@@ -63,14 +62,14 @@ class VoteRequest:
     pre_vote: bool
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class VoteResponse:
     current_leader: CurrentLeader
     granted: bool
     error: Error = Error.NONE
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class BeginEpochRequest:
     """The leader announces itself to a voter that does not fetch from it."""
 
@@ -80,13 +79,13 @@ class BeginEpochRequest:
     voter: ReplicaKey
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class BeginEpochResponse:
     current_leader: CurrentLeader
     error: Error = Error.NONE
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class EndEpochRequest:
     """The leader resigns. `preferred_successors` are the node ids of the voters, those with the longest logs first."""
 
@@ -95,13 +94,13 @@ class EndEpochRequest:
     preferred_successors: NodeIds
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class EndEpochResponse:
     current_leader: CurrentLeader
     error: Error = Error.NONE
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class FetchRequest:
     """Requests the entries from `log_end` on. The entries below are durable at the sender.
 
@@ -114,7 +113,7 @@ class FetchRequest:
     high_watermark: Offset
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class FetchResponse:
     """Holds batches, which may be none, or the position where the logs diverge, or a snapshot to fetch first."""
 
@@ -126,7 +125,7 @@ class FetchResponse:
     batches: Annotated[tuple[Batch, ...], Count(BATCHES_MAX)] = ()
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class FetchSnapshotRequest:
     """Requests bytes of a snapshot from `position` on."""
 
@@ -136,7 +135,7 @@ class FetchSnapshotRequest:
     position: Position
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class FetchSnapshotResponse:
     """Holds the bytes at `position`. `size_bytes` is the size of the whole snapshot."""
 
@@ -147,7 +146,7 @@ class FetchSnapshotResponse:
     error: Error = Error.NONE
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class AddVoterRequest:
     """Adds an observer to the voters once it has caught up. The response is sent after the change is committed."""
 
@@ -155,13 +154,13 @@ class AddVoterRequest:
     timeout_ms: TimeoutMs
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class RemoveVoterRequest:
     key: ReplicaKey
     timeout_ms: TimeoutMs
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class UpdateVoterRequest:
     """Updates a voter's address, or adds its directory id to the voter set."""
 
@@ -169,7 +168,7 @@ class UpdateVoterRequest:
     timeout_ms: TimeoutMs
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class VoterChangeResponse:
     current_leader: CurrentLeader
     error: Error = Error.NONE

@@ -5,13 +5,14 @@ from typing import ClassVar, TypeAlias
 
 import attrs
 
+from kraft import lazy_attrs
 from kraft.core.log_state import OffsetAndEpoch
 from kraft.core.messages import BeginEpochRequest, CurrentLeader, FetchRequest, VoterChangeRequest
 from kraft.core.transitions import Role
 from kraft.core.voters import ReplicaKey, VoterSet
 
 
-@attrs.define
+@lazy_attrs.define
 class Unattached:
     """Waits for a leader. A voter starts a pre-vote at `deadline_ms`."""
 
@@ -19,7 +20,7 @@ class Unattached:
     deadline_ms: float
 
 
-@attrs.define
+@lazy_attrs.define
 class Prospective:
     """Collects pre-votes. `leader` is the leader before, which the replica follows again if the pre-vote is lost."""
 
@@ -29,7 +30,7 @@ class Prospective:
     votes: dict[int, bool] = attrs.field(factory=dict)
 
 
-@attrs.define
+@lazy_attrs.define
 class Candidate:
     """Collects votes. `lost` is True once a majority refused; the next election starts at `deadline_ms`."""
 
@@ -40,7 +41,7 @@ class Candidate:
     lost: bool = False
 
 
-@attrs.define
+@lazy_attrs.define
 class SnapshotDownload:
     """The snapshot that a follower is fetching. Bytes below `position` are fetched."""
 
@@ -48,7 +49,7 @@ class SnapshotDownload:
     position: int = 0
 
 
-@attrs.define
+@lazy_attrs.define
 class Follower:
     """The leader counts as lost at `deadline_ms`. `heard_ms` is the time of its last valid message."""
 
@@ -61,7 +62,7 @@ class Follower:
     download: SnapshotDownload | None = None
 
 
-@attrs.define
+@lazy_attrs.define
 class Progress:
     """The progress of another replica. `end_offset` is -1 before its first valid Fetch in this epoch."""
 
@@ -76,7 +77,7 @@ class Progress:
     fetched_ms: float = -inf
 
 
-@attrs.define
+@lazy_attrs.define
 class WaitingFetch:
     """A Fetch that waits for new entries or a new high watermark, until `deadline_ms` at most."""
 
@@ -85,7 +86,7 @@ class WaitingFetch:
     deadline_ms: float
 
 
-@attrs.define
+@lazy_attrs.define
 class VoterChange:
     """The pending voter change. `offset` is that of its entry, or None before the entry is appended.
 
@@ -100,7 +101,7 @@ class VoterChange:
     is_reachable: bool = False
 
 
-@attrs.define
+@lazy_attrs.define
 class Leader:
     """`start_offset` is the offset of the leader-change entry. `voters` holds the progress of the other voters."""
 
@@ -136,7 +137,7 @@ class Leader:
         }
 
 
-@attrs.define
+@lazy_attrs.define
 class Resigned:
     """A former leader, which sends EndEpoch to the voters. It stands for election again at `deadline_ms`."""
 

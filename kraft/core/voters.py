@@ -4,10 +4,11 @@ from collections.abc import Iterable
 
 import attrs
 
+from kraft import lazy_attrs
 from kraft.bounds import Address, DirectoryId, NodeId
 
 
-@attrs.frozen(order=True)
+@lazy_attrs.frozen(order=True)
 class ReplicaKey:
     """A replica: its node id, and the id of the directory that holds its log.
 
@@ -24,7 +25,7 @@ class ReplicaKey:
         return self.node_id == other.node_id and same_directory
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Voter:
     """`address` is the "host:port" to which the driver connects."""
 
@@ -40,7 +41,7 @@ def _in_order(voters: Iterable[Voter]) -> tuple[Voter, ...]:
     return tuple(sorted(voters, key=lambda voter: voter.node_id))
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class VoterSet:
     """An immutable set of voters, in order of node ids. Each node id occurs once at most."""
 

@@ -5,8 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
-
+from kraft import lazy_attrs
 from kraft.core import OffsetAndEpoch, latest_end
 from kraft.env import Disk, File
 from kraft.log.durable_end_file import FILE_NAME as DURABLE_END
@@ -59,7 +58,7 @@ class EntriesLost(CorruptLog):
         )
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ExpectedFrame:
     """A frame from `position` to `end`; `base_offset` is that of its batch, `last` the batch's end and epoch."""
 

@@ -7,9 +7,9 @@ snapshot replaces both, because the state machine has applied all committed entr
 from functools import partial
 from typing import Final
 
-import attrs
 import trio
 
+from kraft import lazy_attrs
 from kraft.core import OffsetAndEpoch
 from kraft.env import Disk, File, lacks_resources
 from kraft.log.durable_log import DurableLog, ExpectedFrame
@@ -21,7 +21,7 @@ from kraft.log.snapshots import Snapshots
 _PIECE_BYTES: Final = 128 * 1024
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class DamagedFile:
     """A file that is not as the replica has written it; `problem` says why.
 

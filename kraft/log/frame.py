@@ -18,6 +18,7 @@ import attrs
 import crc32c
 import msgpack
 
+from kraft import lazy_attrs
 from kraft.log.flipped_bit import flipped_bit
 from kraft.replicated_log import Batch, BatchKind
 
@@ -26,7 +27,7 @@ _PREFIX = struct.Struct(">4sII")
 _HEADER = struct.Struct(">QqiqI")
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Frame:
     """A batch in a file. `end` is the position after it, `durable_size` the durable size when it was written."""
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-import attrs
-
+from kraft import lazy_attrs
 from kraft.core import OffsetAndEpoch, latest_end
 from kraft.log.frame import MAGIC, Frame, decode_flipped_frame, decode_frame
 from kraft.replicated_log import Batch
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class LogContent:
     """The intact frames at the start of the file, which are `size` bytes.
 

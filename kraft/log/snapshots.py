@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
-import attrs
 import crc32c
 import msgpack
 import trio
 
+from kraft import lazy_attrs
 from kraft.bounds import RECORDS_MAX
 from kraft.core import OffsetAndEpoch, VoterSet
 from kraft.core.control_records import decode_voters, encode_voters
@@ -38,7 +38,7 @@ PORTION_BYTES = 1 << 16
 BODY_BYTES_MAX = 64 << 20
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Snapshot:
     """An opened snapshot. `portions` reads the records lazily, and raises CorruptLog if they are damaged."""
 

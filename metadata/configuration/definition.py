@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast, ov
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.protocol import ConfigType
 
 # The characters that `String.trim` removes: those up to the space, but no other spaces of Unicode.
@@ -55,7 +56,7 @@ class Required(Enum):
 REQUIRED: Final = Required.REQUIRED
 
 
-@attrs.frozen(repr=False)
+@lazy_attrs.frozen(repr=False)
 class Password:
     """A secret value, which its repr does not show."""
 
@@ -103,14 +104,14 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ValueType(Generic[T_co]):
     """A key's type, and the Python type of its values for the type checker."""
 
     config_type: ConfigType
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class ConfigKey(Generic[T_co]):
     """One key of a configuration, and everything that is known about it.
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, DYNAMIC_ONLY_CONFIGS, broker_key
 from metadata.configuration.client_metrics import CLIENT_METRICS_CONFIGS
 from metadata.configuration.definition import ConfigDef, ConfigKey, ConfigValue, InvalidConfig, Values, value_text
@@ -43,7 +42,7 @@ class ConfigEntry(NamedTuple):
     documentation: str | None
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class BrokerLayers:
     """The configs of a broker: in its file, for the whole cluster, and for it alone, in rising precedence."""
 

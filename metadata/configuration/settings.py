@@ -2,7 +2,7 @@
 
 A part declares an attrs class, whose fields name the keys that they come from:
 
-    @attrs.frozen
+    @lazy_attrs.frozen
     class CleanerConfig:
         threads: int = from_key(BrokerConfigs.log_cleaner_threads)
 

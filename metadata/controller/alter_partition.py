@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.configuration import ConfigSchema
 from metadata.controller.brokers import check_broker_epoch
 from metadata.controller.decision import Decision
@@ -15,7 +14,7 @@ from metadata.records import LEADER_RECOVERED, LEADER_RECOVERING, PartitionChang
 ANY_BROKER_EPOCH = -1
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class IsrMember:
     """A replica, and the epoch of its broker when it caught up; ANY_BROKER_EPOCH if the leader does not send it."""
 
@@ -23,7 +22,7 @@ class IsrMember:
     broker_epoch: int = ANY_BROKER_EPOCH
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class IsrChange:
     """The requested ISR of one partition, and the epochs of the state on which the leader bases it."""
 
@@ -34,13 +33,13 @@ class IsrChange:
     leader_recovery_state: int = LEADER_RECOVERED
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class TopicIsrChanges:
     topic_id: bytes
     partitions: Sequence[IsrChange]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class AlteredPartition:
     """The result of an IsrChange: the changed partition, or an error."""
 
@@ -49,7 +48,7 @@ class AlteredPartition:
     error: KafkaError | None = None
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class AlteredTopic:
     topic_id: bytes
     partitions: Sequence[AlteredPartition]

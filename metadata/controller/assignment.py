@@ -6,12 +6,11 @@ step. No replica is removed before, so the reassignment can be cancelled at any 
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.image import PartitionImage
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Assignment:
     """`replicas` are all current replicas: first the target replicas in order of preference, then the removed ones.
 

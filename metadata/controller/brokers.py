@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.controller.broker_partitions import BrokerPartitions
 from metadata.controller.controller_config import ControllerConfig
 from metadata.controller.decision import Decision
@@ -24,7 +23,7 @@ from metadata.records import (
 NO_PREVIOUS_EPOCH = -1
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class BrokerRegistration:
     """The registration of a broker process. `incarnation_id` (a UUID) is new for every process, `log_dirs` are UUIDs.
 

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.configuration import BrokerConfigs
 from metadata.configuration.settings import from_key
 from metadata.controller.delegation_tokens import DelegationTokenConfig
 from metadata.controller.feature_levels import DEFAULT_FEATURES
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class ControllerConfig:
     """`features` are the feature levels of a new cluster. The other fields are Kafka's configs of the same names.
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.controller.decision import Decision
 from metadata.image import MetadataImage
 from metadata.records import BrokerEndpoint, RegisterControllerRecord, VersionRange
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class ControllerRegistration:
     """A controller process, voter or observer, registers. `incarnation_id` (a UUID) is new for every process."""
 

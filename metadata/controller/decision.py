@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.records import MetadataRecord
 
 T_co = TypeVar("T_co", covariant=True)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Decision(Generic[T_co]):
     """`records` are appended together, as one batch. `response` is sent once they are committed."""
 

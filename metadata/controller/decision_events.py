@@ -3,8 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Sequence
 
-import attrs
-
+from kraft import lazy_attrs
 from kraft.env import Tracer
 from metadata.image import MetadataImage, PartitionImage
 from metadata.protocol import ScramMechanism
@@ -35,7 +34,7 @@ from metadata.records import (
 )
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class DecidedRecords:
     """Records that were appended up to `offset`; `before` and `after` are the images without and with them."""
 

@@ -5,6 +5,7 @@ from typing import Final
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.configuration import BrokerConfigs
 from metadata.configuration.definition import Password
 from metadata.configuration.settings import from_key
@@ -27,16 +28,16 @@ _NAME_LENGTH_MAX: Final = 1_000
 _REMOVED_AT_ONCE: Final = 1_000
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class DelegationTokenConfig:
     """Kafka's configs `delegation.token...`. Without a secret key, there are no tokens."""
 
-    secret_key: Password | None = from_key(BrokerConfigs.delegation_token_secret_key)  # noqa: RUF009 - immutable
+    secret_key: Password | None = from_key(BrokerConfigs.delegation_token_secret_key)
     max_lifetime_ms: int = from_key(BrokerConfigs.delegation_token_max_lifetime_ms)
     expiry_time_ms: int = from_key(BrokerConfigs.delegation_token_expiry_time_ms)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class NewDelegationToken:
     """The request for a token. `owner` and `renewers` are principals, such as "User:alice".
 
@@ -49,7 +50,7 @@ class NewDelegationToken:
     max_lifetime_ms: int = -1
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class CreatedToken:
     """A token with its HMAC."""
 

@@ -5,6 +5,7 @@ from typing import Final
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.configuration import ConfigSchema
 from metadata.controller.decision import Decision
 from metadata.controller.partition_change_builder import (
@@ -22,7 +23,7 @@ from metadata.records import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
 _NOT_TO_ELECT: Final = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ElectedPartition:
     """The result for one partition; `error` is None if another leader was elected."""
 
@@ -30,7 +31,7 @@ class ElectedPartition:
     error: KafkaError | None = None
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ElectedTopic:
     name: str
     partitions: Sequence[ElectedPartition]

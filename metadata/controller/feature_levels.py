@@ -16,6 +16,7 @@ from typing import Final
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.records import VersionRange
 
 METADATA_VERSION: Final = "metadata.version"
@@ -65,7 +66,7 @@ RELEASES: Final[Mapping[int, str]] = MappingProxyType(
 RECORD_CHANGES: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class FeatureLevel:
     """One level above 0 of a feature other than metadata.version.
 

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.configuration import ConfigSchema
 from metadata.controller.controller_config import ControllerConfig
 from metadata.controller.decision import Decision
@@ -24,7 +23,7 @@ from metadata.records import FeatureLevelRecord, MetadataRecord, VersionRange
 _DOES_NOT_KNOW = VersionRange(0, 0)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class FeatureUpdate:
     """Sets a feature to `level`; 0 disables it. `upgrade_type` is the number of an UpgradeType."""
 

@@ -6,8 +6,7 @@ They also name the log directories that failed (KIP-858) and that are cordoned (
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.controller.broker_partitions import BrokerPartitions, leads_anything
 from metadata.controller.brokers import check_broker_epoch, fencing
 from metadata.controller.decision import Decision
@@ -17,7 +16,7 @@ from metadata.image import BrokerImage, MetadataDelta, MetadataImage
 from metadata.records import BrokerRegistrationChangeRecord, FencingChange
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class BrokerHeartbeat:
     """`current_metadata_offset` is the last offset that the broker has replayed, or -1.
 
@@ -35,7 +34,7 @@ class BrokerHeartbeat:
     cordoned_log_dirs: Sequence[bytes] | None = None
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class BrokerHeartbeatReply:
     """`is_caught_up`: the broker has replayed its registration. `should_shut_down`: it leads nothing, and may stop."""
 

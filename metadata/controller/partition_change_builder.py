@@ -9,8 +9,7 @@ removed from both.
 from collections.abc import Callable
 from typing import Any
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.configuration import ConfigSchema, TopicConfigs
 from metadata.controller.assignment import Assignment
 from metadata.controller.feature_levels import ELIGIBLE_LEADER_REPLICAS_VERSION
@@ -24,7 +23,7 @@ from metadata.records import (
 )
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ElectionRules:
     """The rules of one topic's partitions. `unclean` allows leaders that may lack acknowledged records."""
 
@@ -49,7 +48,7 @@ def election_rules(image: MetadataImage, topic: TopicImage, schema: ConfigSchema
     )
 
 
-@attrs.define
+@lazy_attrs.define
 class _State:
     """The part of a partition's state that an election changes."""
 
@@ -61,7 +60,7 @@ class _State:
     leader_recovery_state: int
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class PartitionChangeBuilder:
     """Builds the change of one partition.
 

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from random import Random
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.controller.assignment import Assignment
 from metadata.controller.decision import Decision
 from metadata.controller.placement import StripedReplicaPlacer
@@ -21,7 +20,7 @@ MAX_PARTITIONS_PER_BATCH = 10_000
 NO_ACTIVE_BROKER = "All brokers are currently fenced or in controlled shutdown."
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class NewPartitions:
     """Grows a topic to `count` partitions. `assignments` are the brokers of each new one; None places them."""
 
@@ -30,7 +29,7 @@ class NewPartitions:
     assignments: Sequence[tuple[int, ...]] | None = None
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class TopicOutcome:
     """The result for one topic of a request; `error` is None if it succeeded."""
 

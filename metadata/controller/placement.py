@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator
 from random import Random
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.image import BrokerImage
 from metadata.protocol import ErrorCode, KafkaError
 
 
-@attrs.define
+@lazy_attrs.define
 class _Rack:
     """The active and the other brokers of a rack, in the order of their turns. The counters tell the next turn."""
 

@@ -1,7 +1,6 @@
 """Allocation of producer ids to brokers, in blocks."""
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.controller.brokers import check_broker_epoch
 from metadata.controller.decision import Decision
 from metadata.image import MetadataImage
@@ -12,7 +11,7 @@ PRODUCER_ID_BLOCK_SIZE = 1000
 _INT64_MAX = (1 << 63) - 1
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ProducerIdsBlock:
     """The ids `first_producer_id`, ..., `first_producer_id + size - 1`."""
 

@@ -7,8 +7,7 @@ from ipaddress import ip_address
 from math import inf, isfinite
 from typing import Final, NamedTuple
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.controller.decision import Decision
 from metadata.controller.feature_levels import QUOTA_RECORDS
 from metadata.controller.known_records import check_nodes_know
@@ -25,7 +24,7 @@ class QuotaEntityType(StrEnum):
     IP = "ip"
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class _Rule:
     """The largest value of a quota, and the integer type of its values in Kafka; None for fractional values."""
 

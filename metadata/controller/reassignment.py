@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.configuration import ConfigSchema
 from metadata.controller.assignment import Assignment
 from metadata.controller.decision import Decision
@@ -14,7 +13,7 @@ from metadata.protocol import ErrorCode, KafkaError
 from metadata.records import PartitionChangeRecord
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Reassignment:
     """The target replicas of a partition, with the preferred leader first; None cancels the ongoing reassignment."""
 
@@ -22,13 +21,13 @@ class Reassignment:
     replicas: tuple[int, ...] | None
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class TopicReassignments:
     name: str
     partitions: Sequence[Reassignment]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ReassignedPartition:
     """The result of a Reassignment. Without an `error`, it has started or is complete already."""
 
@@ -36,19 +35,19 @@ class ReassignedPartition:
     error: KafkaError | None = None
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ReassignedTopic:
     name: str
     partitions: Sequence[ReassignedPartition]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class OngoingReassignment:
     partition_id: int
     partition: PartitionImage
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class OngoingTopicReassignments:
     """The partitions of one topic with ongoing reassignments; never empty."""
 

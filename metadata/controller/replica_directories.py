@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.configuration import ConfigSchema
 from metadata.controller.brokers import check_broker_epoch
 from metadata.controller.decision import Decision
@@ -18,7 +19,7 @@ from metadata.protocol import ErrorCode, KafkaError
 from metadata.records import PartitionChangeRecord
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class DirectoryAssignment:
     """The log directory of a broker's replica; LOST_DIRECTORY for a replica that the broker cannot find."""
 
@@ -27,7 +28,7 @@ class DirectoryAssignment:
     partition_id: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class AssignedReplica:
     """The result of an assignment; `error` is None if it succeeded."""
 

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.controller.decision import Decision
 from metadata.controller.feature_levels import METADATA_VERSION, SCRAM_RECORDS, SCRAM_SINCE
 from metadata.controller.known_records import check_nodes_know
@@ -19,7 +20,7 @@ USER_NAME_LENGTH_MAX: Final = 1_000
 _SALT_BYTES_MAX: Final = 1_000
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ScramAlteration:
     """The change of one credential: a new one with this salt, salted password and iterations, or its deletion.
 

@@ -12,14 +12,13 @@ Times are milliseconds of one monotonic clock.
 
 from collections.abc import Iterable
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.image import ClusterImage
 
 NOT_KNOWN = -1
 
 
-@attrs.define
+@lazy_attrs.define
 class Session:
     """`metadata_offset` is the last offset that the broker has replayed.
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.configuration import ConfigSchema, InvalidConfig
 from metadata.controller.controller_config import ControllerConfig
 from metadata.controller.decision import Decision
@@ -28,7 +29,7 @@ from metadata.request_context import Requester, charge_mutations
 DEFAULT = -1
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class NewTopic:
     """A topic to create. -1 stands for the broker's default, and is required if `assignments` is set.
 
@@ -42,7 +43,7 @@ class NewTopic:
     configs: Mapping[str, str | None] = attrs.field(factory=dict)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class CreatedTopic:
     """The result of a NewTopic. With an `error`, the other fields are unset. `configs` are those set on the topic."""
 
@@ -66,7 +67,7 @@ class TopicToDelete(NamedTuple):
         return (self.name is None) != (self.topic_id == ZERO_UUID)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class DeletedTopic:
     name: str | None
     topic_id: bytes

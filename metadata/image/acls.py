@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.image.persistent_map import PersistentMap, place_bytes, place_text
 from metadata.protocol import AclOperation, AclPermission, PatternType, ResourceType
 from metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
@@ -89,7 +90,7 @@ def _place_entry(entry: AccessControlEntry) -> int:
     return place_text(f"{entry.resource_name}/{entry.principal}")
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class AclsImage:
     """All entries by their ids, and the ids by entry: an entry exists once."""
 

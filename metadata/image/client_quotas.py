@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.image.persistent_map import PersistentMap, place_text
 from metadata.records import ClientQuotaRecord, QuotaEntity
 
@@ -14,7 +15,7 @@ def _place(entity: QuotaEntity) -> int:
     return place_text("/".join(name or "" for _, name in entity))
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ClientQuotasImage:
     """The entities that have quotas, with their quotas by key."""
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -15,7 +16,7 @@ from metadata.records import (
 )
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class BrokerImage:
     """A broker's registration. `end_points` are by listener name. Clients do not see fenced brokers.
 
@@ -44,7 +45,7 @@ class BrokerImage:
         return bool(self.log_dirs) and all(log_dir in self.cordoned_log_dirs for log_dir in self.log_dirs)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ControllerImage:
     """A controller's registration (KIP-919). `end_points` are by listener name."""
 
@@ -54,7 +55,7 @@ class ControllerImage:
     features: Mapping[str, VersionRange]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ClusterImage:
     """`brokers` and `controllers` by id, in order of registration. A change copies the whole dict, which is small."""
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.image.persistent_map import PersistentMap, place_text
 from metadata.protocol import ConfigResourceType
 from metadata.records import ConfigRecord
@@ -24,7 +25,7 @@ def _place(resource: ConfigResource) -> int:
     return place_text(resource.name)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ConfigsImage:
     """The resources that have dynamic configs, with their configs."""
 

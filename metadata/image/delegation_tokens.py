@@ -4,11 +4,12 @@ from collections import Counter
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.image.persistent_map import PersistentMap, place_text
 from metadata.records import DelegationTokenRecord, RemoveDelegationTokenRecord
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class DelegationToken:
     """A token: its holder acts as `owner`. Principals are text, such as "User:alice".
 
@@ -44,7 +45,7 @@ class DelegationToken:
         )
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class DelegationTokensImage:
     """All tokens by their ids, and how many tokens each owner has."""
 

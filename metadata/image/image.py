@@ -5,6 +5,7 @@ from typing import Any
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.image.acls import AclsDelta, AclsImage
 from metadata.image.client_quotas import ClientQuotasDelta, ClientQuotasImage
 from metadata.image.cluster import ClusterDelta, ClusterImage
@@ -37,7 +38,7 @@ from metadata.records import (
 )
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class MetadataImage:
     """The immutable state after the record at `offset`; -1 if there is none."""
 

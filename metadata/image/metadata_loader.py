@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-import attrs
 import trio
 
+from kraft import lazy_attrs
 from kraft.replicated_log import Batch, Leadership
 from metadata.image.image import MetadataDelta, MetadataImage
 from metadata.image.snapshot import difference
@@ -15,7 +15,7 @@ from metadata.records import decode_record
 Publisher: TypeAlias = Callable[[MetadataDelta, MetadataImage], None]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class _Appended:
     delta: MetadataDelta
     image: MetadataImage

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.image.persistent_map import PersistentMap, place_text
 from metadata.protocol import ScramMechanism
 from metadata.protocol.scram import ScramCredential
@@ -12,7 +13,7 @@ from metadata.records import RemoveUserScramCredentialRecord, UserScramCredentia
 NO_CREDENTIALS: Mapping[ScramMechanism, ScramCredential] = {}
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ScramImage:
     """The users that have credentials, with a credential per mechanism."""
 

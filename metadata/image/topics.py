@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.image.persistent_map import PersistentMap, place_bytes, place_number, place_text
 from metadata.records import (
     LEADER_RECOVERED,
@@ -19,7 +20,7 @@ from metadata.records import (
 _T = TypeVar("_T")
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class PartitionImage:
     """A partition. `directories` are the UUIDs of the replicas' log directories, in the order of `replicas`."""
 
@@ -78,7 +79,7 @@ def _or_old(new: tuple[_T, ...] | None, old: tuple[_T, ...]) -> tuple[_T, ...]:
     return old if new is None else new
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class TopicImage:
     """A topic. `partitions` are by id, and iterate in the order of their ids, which start at 0 and have no gaps."""
 
@@ -87,7 +88,7 @@ class TopicImage:
     partitions: PersistentMap[int, PartitionImage] = attrs.field(factory=lambda: PersistentMap(place_number))
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class TopicsImage:
     """All topics. `unified_names` maps a name with '.' replaced by '_' to the topics whose names collide in metrics.
 
@@ -118,7 +119,7 @@ def unify_collision_chars(name: str) -> str | None:
     return name.replace(".", "_") if "." in name or "_" in name else None
 
 
-@attrs.define
+@lazy_attrs.define
 class TopicDelta:
     """The changes of one topic. `base` is None for a new topic. `partitions` are the new and changed ones."""
 

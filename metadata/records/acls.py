@@ -1,12 +1,11 @@
 """Records of access control entries."""
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.records.record import MetadataRecord, RecordType, metadata_record, number
 
 
 @metadata_record(RecordType.ACCESS_CONTROL_ENTRY, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class AccessControlEntryRecord(MetadataRecord):
     """Adds an entry under a UUID. Types, operation and permission are the numbers of Kafka's enumerations."""
 
@@ -21,7 +20,7 @@ class AccessControlEntryRecord(MetadataRecord):
 
 
 @metadata_record(RecordType.REMOVE_ACCESS_CONTROL_ENTRY, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class RemoveAccessControlEntryRecord(MetadataRecord):
     """Removes the entry with this UUID."""
 

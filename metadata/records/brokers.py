@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.records.record import MetadataRecord, RecordType, metadata_record, number
 
 
@@ -42,7 +41,7 @@ def features_from(value: Mapping[str, tuple[int, int]] | tuple[()]) -> dict[str,
 
 
 @metadata_record(RecordType.REGISTER_BROKER, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class RegisterBrokerRecord(MetadataRecord):
     """Registers a broker process. `broker_epoch` is the record's own offset for a new incarnation."""
 
@@ -59,14 +58,14 @@ class RegisterBrokerRecord(MetadataRecord):
 
 
 @metadata_record(RecordType.UNREGISTER_BROKER, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class UnregisterBrokerRecord(MetadataRecord):
     broker_id: int = number(0)
     broker_epoch: int = number(1)
 
 
 @metadata_record(RecordType.BROKER_REGISTRATION_CHANGE, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class BrokerRegistrationChangeRecord(MetadataRecord):
     """Changes a registration. `fenced` is a FencingChange. `in_controlled_shutdown` can only become True.
 

@@ -1,12 +1,11 @@
 """Records of configs, features and producer ids."""
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.records.record import MetadataRecord, RecordType, metadata_record, number
 
 
 @metadata_record(RecordType.CONFIG, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class ConfigRecord(MetadataRecord):
     """Sets one config of one resource, or removes it if `value` is None."""
 
@@ -17,7 +16,7 @@ class ConfigRecord(MetadataRecord):
 
 
 @metadata_record(RecordType.PRODUCER_IDS, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class ProducerIdsRecord(MetadataRecord):
     """The producer ids below `next_producer_id` are allocated. The broker got the last block of them."""
 
@@ -27,7 +26,7 @@ class ProducerIdsRecord(MetadataRecord):
 
 
 @metadata_record(RecordType.FEATURE_LEVEL, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class FeatureLevelRecord(MetadataRecord):
     """Finalizes a feature level; level 0 disables the feature."""
 
@@ -36,6 +35,6 @@ class FeatureLevelRecord(MetadataRecord):
 
 
 @metadata_record(RecordType.NO_OP, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class NoOpRecord(MetadataRecord):
     """Changes nothing. Once it is committed, the controller that appended it was the active one at that time."""

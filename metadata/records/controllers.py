@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.records.brokers import BrokerEndpoint, VersionRange, endpoints_from, features_from
 from metadata.records.record import MetadataRecord, RecordType, metadata_record, number
 
 
 @metadata_record(RecordType.REGISTER_CONTROLLER, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class RegisterControllerRecord(MetadataRecord):
     """Registers a controller process, in place of the previous incarnation."""
 

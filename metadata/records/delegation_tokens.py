@@ -1,12 +1,11 @@
 """Records of delegation tokens."""
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.records.record import MetadataRecord, RecordType, metadata_record, number
 
 
 @metadata_record(RecordType.DELEGATION_TOKEN, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class DelegationTokenRecord(MetadataRecord):
     """Creates a token, or replaces the one with this id (KIP-48). Principals are text, such as "User:alice".
 
@@ -23,7 +22,7 @@ class DelegationTokenRecord(MetadataRecord):
 
 
 @metadata_record(RecordType.REMOVE_DELEGATION_TOKEN, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class RemoveDelegationTokenRecord(MetadataRecord):
     """Removes the token with this id."""
 

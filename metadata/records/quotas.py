@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import TypeAlias
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.records.record import MetadataRecord, RecordType, metadata_record, number
 
 # The entity that a quota applies to: pairs of an entity type ("user", "client-id" or "ip") and a name, ordered by type.
@@ -18,7 +17,7 @@ def quota_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
 
 
 @metadata_record(RecordType.CLIENT_QUOTA, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class ClientQuotaRecord(MetadataRecord):
     """Sets one quota of one entity, or removes it if `remove` is set (KIP-546)."""
 

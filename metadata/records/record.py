@@ -7,10 +7,13 @@ them unchanged, so an older node preserves the fields of a newer one.
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
+from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 import attrs
 import msgpack
+
+from kraft import lazy_attrs
 
 ZERO_UUID = bytes(16)
 
@@ -47,7 +50,7 @@ class MalformedRecord(ValueError):
     """The bytes are not a valid metadata record."""
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class MetadataRecord:
     """A record of the metadata log. `unknown` holds the fields of a newer version by their numbers."""
 
@@ -60,7 +63,6 @@ class MetadataRecord:
 R = TypeVar("R", bound=type[MetadataRecord])
 
 _CLASSES: dict[int, type[MetadataRecord]] = {}
-_NUMBERED: dict[type[MetadataRecord], tuple[tuple[int, str, object], ...]] = {}
 
 
 def number(value: int, **options: Any) -> Any:
@@ -72,24 +74,28 @@ def metadata_record(type_: RecordType, version: int) -> Callable[[R], R]:
     """Register a record class, whose fields are all created by `number`, for encoding and decoding."""
 
     def register(cls: R) -> R:
-        numbered = tuple(
-            (field.metadata["number"], field.name, field.default)
-            for field in attrs.fields(cls)
-            if "number" in field.metadata
-        )
-        assert len({entry[0] for entry in numbered}) == len(numbered), f"{cls.__name__} uses a field number twice"
         assert type_ not in _CLASSES, f"{type_!r} has a class already"
         cls.type, cls.version = type_, version
-        _CLASSES[type_], _NUMBERED[cls] = cls, numbered
+        _CLASSES[type_] = cls
         return cls
 
     return register
 
 
+@cache
+def _numbered(type_: int) -> tuple[tuple[int, str, object], ...]:
+    """The number, name and default of each field of a type. attrs makes the class for it (`kraft.lazy_attrs`)."""
+    cls = _CLASSES[type_]
+    fields = [field for field in attrs.fields(cls) if "number" in field.metadata]
+    numbered = tuple((field.metadata["number"], field.name, field.default) for field in fields)
+    assert len({entry[0] for entry in numbered}) == len(numbered), f"{cls.__name__} uses a field number twice"
+    return numbered
+
+
 def encode_record(record: MetadataRecord) -> bytes:
     cls = type(record)
     fields: dict[int, object] = dict(record.unknown)
-    for place, name, default in _NUMBERED[cls]:
+    for place, name, default in _numbered(cls.type):
         value = getattr(record, name)
         if value != default:
             fields[place] = value
@@ -104,7 +110,7 @@ def decode_record(data: bytes) -> MetadataRecord:
         cls = _CLASSES.get(type_)
         if cls is None:
             raise UnknownRecordType(f"metadata record type {type_!r:.20} is unknown to this release")
-        known = {name: fields.pop(place) for place, name, _ in _NUMBERED[cls] if place in fields}
+        known = {name: fields.pop(place) for place, name, _ in _numbered(type_) if place in fields}
         return cls(**known, unknown=fields)
     except (ValueError, TypeError, LookupError, AttributeError, msgpack.UnpackException) as error:
         raise MalformedRecord(f"{data[:20]!r} is not a metadata record: {error!r:.100}") from error

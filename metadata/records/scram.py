@@ -1,12 +1,11 @@
 """Records of SCRAM credentials."""
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.records.record import MetadataRecord, RecordType, metadata_record, number
 
 
 @metadata_record(RecordType.USER_SCRAM_CREDENTIAL, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class UserScramCredentialRecord(MetadataRecord):
     """Sets a user's credential for one mechanism. `mechanism` is the number of a ScramMechanism (KIP-554)."""
 
@@ -19,7 +18,7 @@ class UserScramCredentialRecord(MetadataRecord):
 
 
 @metadata_record(RecordType.REMOVE_USER_SCRAM_CREDENTIAL, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class RemoveUserScramCredentialRecord(MetadataRecord):
     """Removes a user's credential for one mechanism."""
 

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.records.record import MetadataRecord, RecordType, metadata_record, number
 
 NO_LEADER: Final = -1
@@ -14,14 +13,14 @@ NO_LEADER_RECOVERY_CHANGE: Final = -1
 
 
 @metadata_record(RecordType.TOPIC, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class TopicRecord(MetadataRecord):
     name: str = number(0)
     topic_id: bytes = number(1)
 
 
 @metadata_record(RecordType.PARTITION, version=2)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class PartitionRecord(MetadataRecord):
     """Creates a partition. `replicas` are in order of preference, `directories` (UUIDs) in the order of `replicas`."""
 
@@ -41,7 +40,7 @@ class PartitionRecord(MetadataRecord):
 
 
 @metadata_record(RecordType.PARTITION_CHANGE, version=2)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class PartitionChangeRecord(MetadataRecord):
     """Changes a partition. None and the NO_... constants stand for unchanged fields.
 
@@ -63,7 +62,7 @@ class PartitionChangeRecord(MetadataRecord):
 
 
 @metadata_record(RecordType.REMOVE_TOPIC, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class RemoveTopicRecord(MetadataRecord):
     """Removes the topic, its partitions and its configs."""
 

@@ -7,6 +7,7 @@ import attrs
 
 from broker.config import KafkaConfig
 from broker.config.checks import ASSIGNOR_CLASSES
+from kraft import lazy_attrs
 from metadata.configuration import GROUP_CONFIGS, BrokerConfigs, GroupConfigs, usable
 from metadata.configuration.settings import from_key, settings_from
 
@@ -15,7 +16,7 @@ _SESSION_TIMEOUT: Final = GroupConfigs.consumer_session_timeout_ms.name
 _HEARTBEAT_INTERVAL: Final = GroupConfigs.consumer_heartbeat_interval_ms.name
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class ConsumerGroupConfig:
     """The configs of consumer groups (KIP-848).
 
@@ -55,7 +56,7 @@ class ConsumerGroupConfig:
         )
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class GroupConfig:
     """The configs that all groups share, and those of classic groups: `initial_rebalance_delay_ms` and
     `group_max_size`.

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final, Protocol, TypeAlias
 
-import attrs
-
 from broker.coordinator.runtime.decision import CoordinatorRecord
 from broker.coordinator.runtime.shard import Timers
+from kraft import lazy_attrs
 from metadata.image import MetadataDelta, MetadataImage
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
@@ -96,7 +95,7 @@ class Group(Protocol):
 ReplayRecord: TypeAlias = Callable[[dict[str, Group], Any, Any], None]
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class GroupKind:
     """How a shard handles the groups of one kind. The callbacks get the shard, and look at the groups of their kind.
 

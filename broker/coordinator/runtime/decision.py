@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-import attrs
+from kraft import lazy_attrs
 
 T = TypeVar("T")
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class CoordinatorRecord:
     """A record of a compacted topic; `value` None is a tombstone."""
 
@@ -16,7 +16,7 @@ class CoordinatorRecord:
     value: bytes | None
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Producer:
     """The transactional producer for which records are written."""
 
@@ -24,7 +24,7 @@ class Producer:
     epoch: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Decision(Generic[T]):
     """The result of a request or a timer: records to append, a response, and state changes that stand in no record.
 

@@ -33,7 +33,6 @@ from functools import partial
 from traceback import format_exception
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-import attrs
 import trio
 
 from broker.coordinator.runtime.decision import Decision
@@ -45,6 +44,7 @@ from broker.net.completion import Completion
 from broker.net.deadlines import Deadline, Deadlines
 from broker.replication.partition import Partition
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 from kraft.env import FsyncFailed, Tracer
 from metadata.image import MetadataDelta, MetadataImage
 
@@ -63,7 +63,7 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class ShardServices:
     """The services that all shards of a coordinator share.
 

@@ -11,7 +11,6 @@ from enum import IntEnum
 from traceback import format_exception
 from typing import Any, Final, Generic, TypeVar
 
-import attrs
 import trio
 
 from broker.coordinator.runtime.completion import Completion, failed
@@ -26,6 +25,7 @@ from broker.net.deadlines import Deadlines
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.wire.records import Compression
+from kraft import lazy_attrs
 from kraft.env import FsyncFailed, Tracer
 from metadata.image import MetadataDelta, MetadataImage
 
@@ -44,7 +44,7 @@ class CoordinatorKeyType(IntEnum):
     SHARE = 2
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class RuntimeSettings:
     """`topic` is the internal topic; `partition_count` is its number of partitions, also before it exists.
 

@@ -16,6 +16,7 @@ from broker.wire.records import (
     iter_records,
     read_end_transaction_marker,
 )
+from kraft import lazy_attrs
 
 # How many records are read or replayed before other tasks run: 2 to 8 ms. Clients retry while the shard is loading.
 _RECORDS_AT_A_TIME: Final = 1000
@@ -27,7 +28,7 @@ class LoadingAborted(Exception):
     """This broker no longer leads the partition in the shard's leader epoch."""
 
 
-@attrs.define
+@lazy_attrs.define
 class ShardLoader:
     """Loads one shard. `records` and `size_bytes` count what was read.
 

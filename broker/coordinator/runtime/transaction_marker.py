@@ -1,11 +1,10 @@
 """The end of a transaction in one partition, which a transaction coordinator has decided."""
 
-import attrs
-
 from broker.wire.records import EndTransactionMarker, encode_end_transaction_marker
+from kraft import lazy_attrs
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class TransactionMarker:
     """Ends the transaction of a producer. `coordinator_epoch` is the leader epoch of the coordinator's partition.
 

@@ -8,12 +8,13 @@ import trio
 
 from broker.client import Connection, ConnectionLost
 from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
+from kraft import lazy_attrs
 from metadata.image import BrokerImage
 
 CONNECT_TIMEOUT_MS: Final = 1_000
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class _Link:
     """The connection to one incarnation of a broker; `opened` is set when the attempt to connect has ended."""
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-import attrs
 import trio
 
 from broker.client import ConnectionLost
@@ -27,6 +26,7 @@ from broker.wire.api.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from broker.wire.errors import ErrorCode
+from kraft import lazy_attrs
 from kraft.env import Tracer
 from metadata.image import MetadataImage
 
@@ -44,7 +44,7 @@ _TURN_MAX: Final = 32
 _FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class UnfinishedTransaction:
     """A prepared transaction: `left` are the partitions without a marker.
 

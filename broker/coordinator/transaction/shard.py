@@ -10,6 +10,7 @@ from broker.coordinator.runtime.shard import ShardContext
 from broker.coordinator.transaction.record_formats import decode_key, decode_transaction, encode_key
 from broker.coordinator.transaction.transaction import PREPARED, Transaction, TransactionState
 from broker.wire.errors import WireError
+from kraft import lazy_attrs
 from metadata.image import MetadataDelta, MetadataImage
 
 EXPIRATION: Final = "expiration"
@@ -26,7 +27,7 @@ class TransactionConfig(Protocol):
     def transaction_remove_expired_transaction_cleanup_interval_ms(self) -> int: ...
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class TransactionShard:
     """The transactional ids of one shard; see `CoordinatorShard` for how it changes.
 

@@ -38,6 +38,7 @@ import attrs
 
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kraft import lazy_attrs
 
 # The largest epoch. Only a coordinator uses it, to fence the producer whose epoch is the one before.
 EPOCH_MAX: Final = 2**15 - 1
@@ -83,7 +84,7 @@ class ProducerIdAndEpoch(NamedTuple):
     epoch: int
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class Transaction:
     """The state of a transactional id. Times are in ms since 1970.
 

@@ -25,6 +25,7 @@ from broker.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 from metadata.image import MetadataImage
 
 _VERSION: Final = 5
@@ -55,7 +56,7 @@ class ClientSupport(Enum):
     ADDS_PARTITIONS = "adds partitions"
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class _Verification:
     """The question of a partition leader about one transaction. `verdicts` has the answer when `answered` is set."""
 

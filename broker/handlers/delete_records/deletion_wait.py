@@ -3,21 +3,20 @@
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-import attrs
-
 from broker.net.completion import RequestWait
 from broker.net.deadlines import Deadlines
 from broker.replication.partition import Partition
 from broker.replication.record_deletion import low_watermark
 from broker.wire.api.delete_records import DeleteRecordsPartitionResult
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 
 INVALID_LOW_WATERMARK: Final = -1
 # Finds this broker's current replica of the partition. Raises KafkaError if there is none.
 FindPartition: TypeAlias = Callable[[str, int], Partition]
 
 
-@attrs.frozen(eq=False)
+@lazy_attrs.frozen(eq=False)
 class Deletion:
     """The deletion of one partition's records before `offset`. `result` is the partition's part of the response."""
 

@@ -3,8 +3,6 @@
 from functools import cache
 from typing import Final
 
-import attrs
-
 from broker.handlers.fetch.log_reader import LogReader
 from broker.handlers.fetch.policies import FetchPolicy
 from broker.server.context import BrokerContext
@@ -16,12 +14,13 @@ from broker.wire.api.fetch import (
     PartitionData,
 )
 from broker.wire.codec import encoder
+from kraft import lazy_attrs
 
 # Kafka counts the four bytes of the response's length, and not its header.
 FRAME_LENGTH_BYTES: Final = 4
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ResponseSizes:
     """The sizes in bytes of the parts of a Fetch response: without topics, one topic without its name, and so on.
 

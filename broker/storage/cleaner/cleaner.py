@@ -7,7 +7,6 @@ directory's `cleaner-offset-checkpoint`. A log that turns out to be damaged is n
 from collections.abc import Callable
 from typing import Final
 
-import attrs
 import trio
 
 from broker.storage.cleaner.compaction import Compaction, CompactionAborted
@@ -18,6 +17,7 @@ from broker.storage.log import Log
 from broker.storage.log_dir import LogDir, LoopPacer, PartitionKey
 from broker.storage.log_manager import LogManager
 from broker.wire.errors import WireError
+from kraft import lazy_attrs
 from kraft.env import Env, FsyncFailed
 from metadata.configuration import BrokerConfigs
 from metadata.configuration.settings import from_key
@@ -26,7 +26,7 @@ from metadata.configuration.settings import from_key
 _BACKOFF_MIN_MS: Final = 10
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class CleanerConfig:
     """The settings of the cleaner. Sizes are totals of all cleaning tasks."""
 

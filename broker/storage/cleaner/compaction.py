@@ -11,8 +11,6 @@ after that, the oldest first.
 
 from collections.abc import Iterable, Sequence
 
-import attrs
-
 from broker.storage.aborted_transactions import collect_aborted
 from broker.storage.cleaner.cleaned_segment import CleanedSegment
 from broker.storage.cleaner.log_to_clean import LogToClean
@@ -29,6 +27,7 @@ from broker.wire.records import BatchHeader, iter_records
 from broker.wire.records.batch import Buffer
 from broker.wire.records.control import ControlRecordType, control_type
 from broker.wire.records.raw import RawRecord
+from kraft import lazy_attrs
 from kraft.env import Disk
 
 
@@ -84,7 +83,7 @@ class CompactionAborted(Exception):
     """The log was truncated or deleted, damage was found in it, or its topic is no longer compacted."""
 
 
-@attrs.define
+@lazy_attrs.define
 class Compaction:
     """One compaction of `log`; `run` may be called once.
 

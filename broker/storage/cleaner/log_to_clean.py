@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-import attrs
-
 from broker.storage.log import Log
 from broker.storage.log_config import MAX_LONG
 from broker.storage.segment import Segment
+from kraft import lazy_attrs
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class LogToClean:
     """The part of a log that can be cleaned: up to `end`, with the dirty part from `first_dirty` on.
 

@@ -10,15 +10,14 @@ delete horizon too, once no batch of their transaction is left (`compaction`).
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
 from broker.storage.cleaner.offset_map import OffsetMap
 from broker.storage.producer_state import LastOfProducer
 from broker.wire.records import BatchHeader
 from broker.wire.records.raw import RawRecord, batch_of_records, empty_batch
+from kraft import lazy_attrs
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class RecordRetention:
     """The rules of one compaction, which began at `now_ms`.
 

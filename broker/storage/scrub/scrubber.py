@@ -32,6 +32,7 @@ from broker.storage.scrub.statistics import ScrubStatistics
 from broker.storage.scrub.transactions_check import open_transactions
 from broker.storage.segment import Segment
 from broker.wire.errors import WireError
+from kraft import lazy_attrs
 from kraft.env import Env, FsyncFailed, lacks_resources
 from metadata.configuration import BrokerConfigs
 from metadata.configuration.settings import from_key
@@ -60,7 +61,7 @@ class MetadataFiles(Protocol):
         ...
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ScrubConfig:
     """The settings of the scrubber."""
 

@@ -16,6 +16,7 @@ from broker.storage.scrub.index_checks import OffsetIndexCheck, TimeIndexCheck
 from broker.storage.scrub.transactions_check import TransactionsCheck
 from broker.wire.records import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
 from broker.wire.records.batch import ATTRIBUTES_POSITION, CONTROL_FLAG, LENGTH_MIN, MAGIC, TRANSACTIONAL_FLAG
+from kraft import lazy_attrs
 from kraft.env import File
 
 PIECE_BYTES: Final = 256 * 1024
@@ -45,7 +46,7 @@ _BEFORE_ALL: Final = EpochStart(-1, -1)
 _NO_EPOCH: Final = EpochStart(-1, 2**63 - 1)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Suspect:
     """The batch at `position`, which should follow at `next_offset`, is not intact; `cause` says why.
 
@@ -66,7 +67,7 @@ def batch_size(piece: bytes, at: int = 0) -> int:
     return int(length) + LOG_OVERHEAD if magic == MAGIC and length >= LENGTH_MIN else 0
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class SegmentCheck:
     """The check of the batches of `file` up to `end`. Only one thread may use it at a time.
 

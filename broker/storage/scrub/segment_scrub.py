@@ -26,6 +26,7 @@ from broker.storage.transaction_index import (
 )
 from broker.storage.whole_file import FoundContent, read_whole, read_whole_from_device, try_to_read
 from broker.wire.records import HEADER_SIZE, CorruptBatch, read_header
+from kraft import lazy_attrs
 from kraft.env import Disk, Env, File
 
 # A check begins again if the files have changed under it.
@@ -34,7 +35,7 @@ ATTEMPTS_MAX: Final = 3
 ReportDamage = Callable[[PartitionKey, Damage], None]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class IndexFiles:
     """A segment's offset index, time index and transaction index."""
 
@@ -43,7 +44,7 @@ class IndexFiles:
     transactions: FoundContent
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class SegmentScrub:
     """Scrubs segments of the logs of `log_manager`. Damaged batches are passed to `report`."""
 

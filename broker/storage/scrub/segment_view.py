@@ -1,14 +1,13 @@
 """A segment as it is when its check begins, and whether the log still has it."""
 
-import attrs
-
 from broker.storage.log import Log
 from broker.storage.log_dir import PartitionKey
 from broker.storage.log_manager import LogManager
 from broker.storage.segment import Segment
+from kraft import lazy_attrs
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class SegmentView:
     """The batches of `segment` up to `end`, while the log has been truncated `truncations` times."""
 

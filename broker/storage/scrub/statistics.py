@@ -2,8 +2,10 @@
 
 import attrs
 
+from kraft import lazy_attrs
 
-@attrs.define
+
+@lazy_attrs.define
 class ScrubStatistics:
     """`damaged` counts what was found, `rebuilt` what was made again by the scrubber itself.
 

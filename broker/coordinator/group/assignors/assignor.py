@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-import attrs
-
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets
+from kraft import lazy_attrs
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class MemberSpec:
     """A member as assignors see it: the existing topics that it is subscribed to, by id in ascending order, and its
     target assignment so far.

@@ -44,6 +44,7 @@ from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorRecord
 from broker.coordinator.runtime.shard import Timers
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 
 UNKNOWN_TIME: Final = -1
 
@@ -70,7 +71,7 @@ PREDECESSORS: Final[dict[GroupState, frozenset[GroupState]]] = {
 }
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Protocol:
     """A protocol that a member supports; `metadata` is in the client's format."""
 
@@ -86,7 +87,7 @@ def distinct_protocols(named: Iterable[tuple[str, bytes]]) -> tuple[Protocol, ..
     return tuple(Protocol(name, metadata) for name, metadata in protocols.items())
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class Member:
     """A member of a classic group.
 
@@ -124,7 +125,7 @@ class Member:
         return next(each.name for each in self.protocols if each.name in candidates)
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class ClassicGroup:
     """A classic group. A `step.Step` changes a copy of it, which then replaces the group; nothing else changes a group.
 

@@ -33,11 +33,12 @@ from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from broker.wire.api.leave_group import MemberIdentity, MemberResponse
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.wire.errors import ErrorCode
+from kraft import lazy_attrs
 
 UNKNOWN_MEMBER_ID: Final = ""
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class JoiningClient:
     """The client that sends a JoinGroup. `new_member_id` is for a client without a member id; it was never used before.
 

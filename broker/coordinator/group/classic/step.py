@@ -12,6 +12,7 @@ import attrs
 from broker.coordinator.group.classic.classic_group import ClassicGroup, ParkedResponse
 from broker.wire.api.join_group import JoinGroupResponse
 from broker.wire.api.sync_group import SyncGroupResponse
+from kraft import lazy_attrs
 
 # The session timeout of a new member until its first generation begins. It cannot send heartbeats yet: it does not know
 # its member id, and it sends nothing on its connection before it has the response.
@@ -22,13 +23,13 @@ TimerKey: TypeAlias = Hashable
 OnDue: TypeAlias = "Callable[[Step], None]"
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Timer:
     delay_ms: int
     on_due: OnDue
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Limits:
     """The configs `group.initial.rebalance.delay.ms` and `group.max.size`."""
 
@@ -36,7 +37,7 @@ class Limits:
     members_max: int
 
 
-@attrs.define
+@lazy_attrs.define
 class Step:
     """The changes of one step. The other modules of this package change `group`. Times are in ms since 1970.
 

@@ -39,6 +39,7 @@ from broker.wire.api.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 
 # How long a group relies on notifications of changed topics before it looks at its topics anyway.
 METADATA_REFRESH_INTERVAL_MS = 60 * 60 * 1000
@@ -51,7 +52,7 @@ _MATCHING_PAUSE_MS = 12
 _MATCHING = "consumer-topic-matching"
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class HeartbeatClient:
     """The client that sends a heartbeat. `new_member_id` is for a client without one; it was never used before.
 

@@ -20,6 +20,7 @@ from broker.coordinator.group.record_formats import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
 )
+from kraft import lazy_attrs
 
 # Epochs with a special meaning in heartbeats (KIP-848).
 JOIN_EPOCH: Final = 0
@@ -40,7 +41,7 @@ class MemberState(IntEnum):
     UNKNOWN = 127
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ResolvedRegex:
     """The topics that a regular expression matches, in ascending order, at a version of the metadata and a time."""
 
@@ -49,7 +50,7 @@ class ResolvedRegex:
     timestamp_ms: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ClassicProtocolMember:
     """Further attributes of a member that uses the classic protocol. `protocols` are names and metadata."""
 
@@ -57,7 +58,7 @@ class ClassicProtocolMember:
     protocols: tuple[tuple[str, bytes], ...]
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class ConsumerMember:
     """A member as the records describe it.
 

@@ -33,13 +33,14 @@ from broker.coordinator.group.consumer.subscriptions import (
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
 from broker.coordinator.group.partition_sets import PartitionSets
 from broker.coordinator.runtime.decision import CoordinatorRecord
+from kraft import lazy_attrs
 from metadata.image import MetadataImage
 
 # The assignors by the names that clients and configs use.
 ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class DecisionContext:
     """The inputs of a decision besides the group. `topics_version` is the version that created the newest topic.
 
@@ -54,7 +55,7 @@ class DecisionContext:
     topic_filter: Callable[[str], bool] | None = None
 
 
-@attrs.define
+@lazy_attrs.define
 class MemberUpdate:
     """Computes the records of one update.
 
@@ -170,7 +171,7 @@ def _topics(regexes: Mapping[str, ResolvedRegex]) -> dict[str, tuple[str, ...]]:
     return {regex: resolved.topic_names for regex, resolved in regexes.items()}
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class _NewTargets:
     """The target assignment of all members, and the records of its changes."""
 

@@ -45,12 +45,13 @@ from broker.coordinator.group.partition_sets import (
     union,
 )
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 
 # Returns the member id of the partition's owner, if there is one.
 OwnerOf: TypeAlias = Callable[[bytes, int], str | None]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Target:
     """The member's target assignment of group epoch `epoch`."""
 

@@ -6,8 +6,6 @@ partitions. Here a member also owns the partitions that it reported when it join
 assignment yet.
 """
 
-import attrs
-
 from broker.coordinator.group.classic.classic_group import ClassicGroup, Member
 from broker.coordinator.group.classic.classic_group import session_key as classic_session_key
 from broker.coordinator.group.classic.step import join_key, sync_key
@@ -37,6 +35,7 @@ from broker.wire.consumer_protocol import (
     decode_subscription,
 )
 from broker.wire.errors import ErrorCode, KafkaError, WireError
+from kraft import lazy_attrs
 from metadata.image import MetadataImage
 
 # The hash of no topics. So the next heartbeat finds that the topics have changed, and computes a target assignment.
@@ -75,7 +74,7 @@ def _check_not_replaced(group: ClassicGroup, request: ConsumerGroupHeartbeatRequ
         raise fenced(request.member_id, instance_id, group.static_members[instance_id])
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class _Upgrade:
     """The upgrade of the classic group `former` to `group` by `records`. Nothing changes before these are replayed."""
 

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-import attrs
-
 from broker.coordinator.group.group_kind import PartitionValidator
 from broker.coordinator.group.offsets.committed_offsets import (
     CommittedPartition,
@@ -29,6 +27,7 @@ from broker.wire.api.offset_fetch import (
 )
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import ZERO_UUID
+from kraft import lazy_attrs
 
 NO_OFFSET: Final = -1
 NO_LEADER_EPOCH: Final = -1
@@ -49,7 +48,7 @@ class OffsetToCommit(NamedTuple):
     metadata: str | None
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Committer:
     """The sender of an OffsetCommit: a member at its generation or member epoch, or no member at a negative epoch."""
 
