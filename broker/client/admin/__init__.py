@@ -33,7 +33,6 @@ from broker.client.admin.resource_configs import (
     ConfigResource,
     ConfigSynonym,
 )
-from broker.client.admin.results import Failure, Results
 from broker.client.admin.scram_credentials import ScramCredential, ScramDeletion, ScramUpsertion
 from broker.client.admin.topic_descriptions import PartitionDescription, TopicDescription
 from broker.client.admin.topics import HIGH_WATERMARK, CreatedTopic, NewPartitions, NewTopic, TopicListing
@@ -43,6 +42,7 @@ from broker.client.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
+from broker.client.results import Failure, Results
 from metadata.protocol import (
     AclOperation,
     AclPermission,

@@ -5,10 +5,10 @@ from typing import Final
 
 import attrs
 
-from broker.client.admin.results import Failure, Outcomes, Results, failure, missing
 from broker.client.admin.routing import Deadline, Routing
 from broker.client.brokers import Broker
 from broker.client.errors import check
+from broker.client.results import Failure, Outcomes, Results, failure, missing
 from broker.wire.api.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from broker.wire.api.delete_acls import (
     DeleteAclsFilter,

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import attrs
 
 from broker.client.admin.acls import authorized_operations
-from broker.client.admin.results import Outcomes, Results, failure
 from broker.client.admin.routing import Deadline, Routing
 from broker.client.brokers import SOFTWARE_NAME, Broker, software_version
 from broker.client.errors import check
+from broker.client.results import Outcomes, Results, failure
 from broker.client.types import Int16, Node, NodeId
 from broker.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from broker.wire.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse

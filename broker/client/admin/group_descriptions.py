@@ -6,10 +6,10 @@ from typing import Final, Literal
 import attrs
 
 from broker.client.admin.acls import authorized_operations
-from broker.client.admin.results import Failure, Outcomes, Results, failure
 from broker.client.admin.routing import Deadline, Routing
 from broker.client.brokers import Broker
 from broker.client.errors import UnsupportedByBroker
+from broker.client.results import Failure, Outcomes, Results, failure
 from broker.client.types import Node, TopicPartition
 from broker.wire.api import consumer_group_describe as consumer
 from broker.wire.api import describe_groups as classic

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from broker.client.admin.results import Failure, Outcomes, Results, failure, missing, outcome_of
 from broker.client.admin.routing import Deadline, Routing, by_topic
 from broker.client.brokers import Broker
 from broker.client.errors import check, is_stale_coordinator
+from broker.client.results import Failure, Outcomes, Results, failure, missing, outcome_of
 from broker.client.types import OffsetAndMetadata, TopicPartition
 from broker.wire.api.offset_commit import (
     OffsetCommitRequest,

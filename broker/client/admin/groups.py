@@ -6,10 +6,10 @@ from typing import Final
 import attrs
 
 from broker.client.admin.group_descriptions import ask_for_classic_groups
-from broker.client.admin.results import Outcomes, Results, failure
 from broker.client.admin.routing import Deadline, Routing
 from broker.client.brokers import Broker
 from broker.client.errors import check
+from broker.client.results import Outcomes, Results, failure
 from broker.wire.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from broker.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from broker.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse

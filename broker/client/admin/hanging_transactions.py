@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from broker.client.admin.results import Outcomes, outcome_of
 from broker.client.admin.routing import Deadline
 from broker.client.admin.transactions import ProducerDescription, TransactionCalls
 from broker.client.brokers import Broker
+from broker.client.results import Outcomes, outcome_of
 from broker.client.types import NodeId, TopicPartition
 from broker.wire.api.write_txn_markers import (
     WritableTxnMarker,

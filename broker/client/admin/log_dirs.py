@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from broker.client.admin.results import Failure, Results, failure
 from broker.client.admin.routing import Deadline, Routing, by_topic
 from broker.client.brokers import Broker
 from broker.client.errors import check
+from broker.client.results import Failure, Results, failure
 from broker.client.types import NodeId, TopicPartition
 from broker.wire.api.describe_log_dirs import (
     DescribableLogDirTopic,

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, Literal
 
-from broker.client.admin.results import Outcomes, Results, outcome_of
 from broker.client.admin.routing import Deadline, Routing, by_topic
 from broker.client.brokers import Broker
+from broker.client.results import Outcomes, Results, outcome_of
 from broker.client.types import OffsetAndTimestamp, TopicPartition
 from broker.wire.api.list_offsets import (
     ListOffsetsPartition,

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from broker.client.admin.results import Outcomes, Results, failure
 from broker.client.admin.routing import Deadline, Routing, by_topic
 from broker.client.brokers import Broker
 from broker.client.errors import check
+from broker.client.results import Outcomes, Results, failure
 from broker.client.types import NodeId, TopicPartition
 from broker.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import attrs
 
-from broker.client.admin.results import Failure, Outcomes, Results, failure, outcome_of
 from broker.client.admin.routing import Deadline, Routing, is_retried_by_controller
 from broker.client.brokers import Broker
 from broker.client.errors import check
+from broker.client.results import Failure, Outcomes, Results, failure, outcome_of
 from broker.wire.api.create_topics import CreatableTopicConfigs
 from broker.wire.api.describe_configs import (
     DescribeConfigsRequest,

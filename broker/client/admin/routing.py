@@ -6,12 +6,12 @@ from typing import Final, TypeVar
 import trio
 
 from broker.client.admin.config import AdminConfig
-from broker.client.admin.results import Failure, Outcomes, Results, failure, missing
 from broker.client.arguments.calls import checks_arguments
 from broker.client.brokers import Broker
 from broker.client.cluster import Cluster
 from broker.client.errors import ConnectionLost, KafkaError, TimedOut, UnsupportedByBroker, is_retriable
 from broker.client.find_coordinators import GROUP, find_coordinators
+from broker.client.results import Failure, Outcomes, Results, failure, missing
 from broker.client.types import Node, TopicPartition
 from broker.wire.api.find_coordinator import Coordinator
 from broker.wire.errors import ErrorCode

@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from broker.client.admin.results import Results, outcome_of
 from broker.client.admin.routing import Deadline, Routing
 from broker.client.brokers import Broker
 from broker.client.errors import WrongValue, check
+from broker.client.results import Results, outcome_of
 from broker.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from broker.client.admin.acls import authorized_operations
-from broker.client.admin.results import Failure, Outcomes, Results, failure
 from broker.client.admin.routing import Deadline, Routing
 from broker.client.brokers import Broker
 from broker.client.errors import ConnectionLost, UnsupportedByBroker, check
 from broker.client.every_broker import ask_every_broker
+from broker.client.results import Failure, Outcomes, Results, failure
 from broker.client.types import Count, Uuid
 from broker.wire.api.describe_topic_partitions import (
     Cursor,

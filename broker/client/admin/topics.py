@@ -6,10 +6,10 @@ from typing import Final
 import attrs
 
 from broker.client.admin.resource_configs import ConfigEntry, entry_of_created_topic
-from broker.client.admin.results import Outcomes, Results, failure, outcome_of
 from broker.client.admin.routing import Deadline, Routing, by_topic
 from broker.client.brokers import Broker
 from broker.client.errors import check
+from broker.client.results import Outcomes, Results, failure, outcome_of
 from broker.client.types import Int16, Int32, NodeId, PartitionNumber, TopicPartition, Uuid
 from broker.wire.api.create_partitions import (
     CreatePartitionsAssignment,

@@ -5,12 +5,12 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from broker.client.admin.results import Outcomes, Results, outcome_of
 from broker.client.admin.routing import Deadline, Routing, by_topic, is_retried_by_controller
 from broker.client.brokers import Broker
 from broker.client.errors import check
 from broker.client.find_coordinators import TRANSACTION
 from broker.client.producer.transaction_state import PreparedTransaction
+from broker.client.results import Outcomes, Results, outcome_of
 from broker.client.transaction_versions import end_versions, has_version_2
 from broker.client.types import Int16, Int32, NodeId, TopicPartition
 from broker.wire.api.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest

@@ -4,8 +4,8 @@ import pytest
 
 from broker.client import ConfigResource, ConfigResourceType, TopicPartition
 from broker.client.admin import AclBinding, AclFilter, AclOperation, PatternType, ResourceType
-from broker.client.admin.results import Results, failure
 from broker.client.errors import KafkaError, TimedOut
+from broker.client.results import Results, failure
 from broker.wire.errors import ErrorCode
 
 MISSING = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
