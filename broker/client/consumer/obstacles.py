@@ -3,12 +3,11 @@ exist, and groups without a coordinator.
 """
 
 import logging
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
 from broker.client.cluster import Cluster
-from broker.client.consumer.group import GroupMember
 from broker.client.consumer.group.coordinator_trouble import CoordinatorTrouble
 from broker.client.consumer.subscription import SubscriptionKind, SubscriptionState
 from broker.client.errors import ClientError, ConnectionLost, KafkaError
@@ -23,6 +22,17 @@ _log: Final = logging.getLogger(__name__)
 _MISSING_TOLERATED_S: Final = 0.5
 
 
+class SubscribedGroup(Protocol):
+    """A membership in a group, as far as it keeps a read from its records."""
+
+    @property
+    def coordinator_trouble(self) -> CoordinatorTrouble: ...
+
+    @property
+    def subscribed_names(self) -> frozenset[str]:
+        """The names of the topics of a subscription by name."""
+
+
 class ReadObstacles:
     """See the module's docstring.
 
@@ -33,7 +43,7 @@ class ReadObstacles:
         self,
         cluster: Cluster,
         subscription: SubscriptionState,
-        group: GroupMember | None,
+        group: SubscribedGroup | None,
         tolerated_ms: float,
     ) -> None:
         self._cluster = cluster

@@ -32,18 +32,14 @@ _STALE_REASON: Final = "consumer poll timeout has expired."
 
 
 @attrs.frozen
-class MemberContext:
-    """See the module's docstring. `group_id` is that of `config`, which has one."""
+class GroupCoordinator:
+    """Sends the requests of a member to the coordinator of its group."""
 
     cluster: Cluster
-    config: ConsumerConfig
     group_id: str
-    state: SubscriptionState
-    changes: AssignmentChanges
-    polls: PollTimer
-    coordinator_trouble: CoordinatorTrouble
+    trouble: CoordinatorTrouble
 
-    async def ask_coordinator(
+    async def ask(
         self, request: Any, *, lowest: int = 0, timeout_ms: float | None = None, purpose: Purpose = "coordinator"
     ) -> Any | None:
         """The coordinator's response; None where there was none for now, so that the caller asks again later.
@@ -54,24 +50,53 @@ class MemberContext:
             broker = await self.cluster.coordinator(self.group_id, GROUP, purpose)
             response = await broker.call(request, lowest=lowest, timeout_ms=timeout_ms)
         except ConnectionLost:
-            self.forget_coordinator()
+            self.forget()
             return None
         except KafkaError as error:
             if not (is_retriable(error.code) or is_stale_coordinator(error.code)):
                 raise
-            self.coordinator_trouble.note_failure(error, trio.current_time())
+            self.trouble.note_failure(error, trio.current_time())
             return None
-        self.coordinator_trouble.note_response(response, trio.current_time())
+        self.trouble.note_response(response, trio.current_time())
         return response
 
-    def forget_coordinator(self) -> None:
+    def forget(self) -> None:
+        """Looks the coordinator up again before the next request."""
         self.cluster.forget_coordinator(self.group_id, GROUP)
 
     async def send_leave_request(self, request: Any, *, lowest: int = 0) -> None:
         """Sends the request by which this member leaves. If it fails, the member's session times out."""
-        with trio.move_on_after(self.config.request_timeout_ms / 1000):
+        with trio.move_on_after(self.cluster.config.request_timeout_ms / 1000):
             with suppress(KafkaError, UnsupportedByBroker):
-                await self.ask_coordinator(request, lowest=lowest)
+                await self.ask(request, lowest=lowest)
+
+
+def warn_of_expired_polls(group_id: str) -> None:
+    """Logs that a member leaves because `max.poll.interval.ms` has passed without a poll."""
+    _log.warning(
+        "group %s: no poll within max.poll.interval.ms, so this member leaves until the next one; "
+        "raise it, or return fewer records per poll",
+        group_id,
+    )
+
+
+@attrs.frozen
+class MemberContext:
+    """See the module's docstring. `coordinator` is that of the group of `config`."""
+
+    coordinator: GroupCoordinator
+    config: ConsumerConfig
+    state: SubscriptionState
+    changes: AssignmentChanges
+    polls: PollTimer
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.coordinator.cluster
+
+    @property
+    def group_id(self) -> str:
+        return self.coordinator.group_id
 
     async def refresh(self, topics: Iterable[str] | None) -> None:
         """Asks for these topics' metadata (None: all). Where that fails, the cluster asks again in the background."""
@@ -90,11 +115,7 @@ class MemberContext:
         """Calls `leave` with the reason whenever `max.poll.interval.ms` passes without a poll; runs until cancelled."""
         while True:
             await self.polls.wait_expired()
-            _log.warning(
-                "group %s: no poll within max.poll.interval.ms, so this member leaves until the next one; "
-                "raise it, or return fewer records per poll",
-                self.group_id,
-            )
+            warn_of_expired_polls(self.group_id)
             await leave(_STALE_REASON)
             await self.polls.wait_polled()
 

@@ -24,7 +24,7 @@ from broker.client.consumer.group.assignment_changes import (
     SubscriptionState,
 )
 from broker.client.consumer.group.assignors import Assignor
-from broker.client.consumer.group.context import MemberContext, Membership
+from broker.client.consumer.group.context import GroupCoordinator, MemberContext, Membership
 from broker.client.consumer.group.coordinator_trouble import CoordinatorTrouble
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.consumer.group.offsets import CommitCallback, GroupOffsets, Offsets
@@ -59,9 +59,8 @@ class GroupMember:
         self._changes = AssignmentChanges(state, self._commit_before_rebalance, config.max_poll_interval_ms)
         self._polls = PollTimer(config.max_poll_interval_ms)
         self.coordinator_trouble = CoordinatorTrouble(config.group_id)
-        self._context = MemberContext(
-            cluster, config, config.group_id, state, self._changes, self._polls, self.coordinator_trouble
-        )
+        coordinator = GroupCoordinator(cluster, config.group_id, self.coordinator_trouble)
+        self._context = MemberContext(coordinator, config, state, self._changes, self._polls)
         self._subscription: SubscribedTopics | None = None
         self._membership: Membership | None = None
         self._membership_scope = trio.CancelScope()

@@ -85,7 +85,7 @@ class ClassicDriver:
         request = self._membership.leave_request(reason)
         self._notify()
         if request is not None:
-            await self._context.send_leave_request(request)
+            await self._context.coordinator.send_leave_request(request)
 
     # Tasks
 
@@ -146,7 +146,7 @@ class ClassicDriver:
             self._failures = 0
             return
         if follows is Next.FIND_COORDINATOR:
-            self._context.forget_coordinator()
+            self._context.coordinator.forget()
         self._failures += 1
         if follows in (Next.RETRY, Next.FIND_COORDINATOR) or self._failures > 1:
             await trio.sleep(self._context.cluster.backoff.pause_s(self._failures))
@@ -156,7 +156,7 @@ class ClassicDriver:
         timeout_ms = max(context.config.request_timeout_ms, context.config.max_poll_interval_ms + _JOIN_SLACK_MS)
         joining = member.join_request(self._topics.names, context.state.assigned_partitions())
         self._notify()
-        joined = await context.ask_coordinator(
+        joined = await context.coordinator.ask(
             joining, lowest=self._since(_STATIC_JOIN_SINCE), timeout_ms=timeout_ms, purpose="rebalance"
         )
         if joined is None:
@@ -166,7 +166,7 @@ class ClassicDriver:
             return self._checked(follows, joined.error_code)
         racks: TopicRacks = await self._topics.racks(member.group_topics) if member.is_leader else {}
         syncing = member.sync_request(racks)
-        synced = await context.ask_coordinator(
+        synced = await context.coordinator.ask(
             syncing, lowest=self._since(_STATIC_SYNC_SINCE), timeout_ms=timeout_ms, purpose="rebalance"
         )
         if synced is None:
@@ -194,12 +194,12 @@ class ClassicDriver:
     async def _heartbeat(self) -> bool:
         """Sends a heartbeat. Returns False if it has to be sent again after a back-off. Raises KafkaError."""
         request = self._membership.heartbeat_request()
-        response = await self._context.ask_coordinator(request, lowest=self._since(_STATIC_HEARTBEAT_SINCE))
+        response = await self._context.coordinator.ask(request, lowest=self._since(_STATIC_HEARTBEAT_SINCE))
         if response is None:
             return False
         follows = self._checked(self._membership.on_heartbeat(request, response.error_code), response.error_code)
         if follows is Next.FIND_COORDINATOR:
-            self._context.forget_coordinator()
+            self._context.coordinator.forget()
         self._notify()
         return follows not in (Next.RETRY, Next.FIND_COORDINATOR)
 

@@ -1,12 +1,10 @@
 """Drives a member of a group of the consumer protocol (KIP-848): heartbeats, and reconciliation with the target."""
 
 import logging
-from collections.abc import Iterable
 from typing import Final
 
 import trio
 
-from broker.client.cluster import Cluster
 from broker.client.consumer.errors import CommitFailed, RebalanceInProgress
 from broker.client.consumer.group.assignment_changes import AssignmentChange
 from broker.client.consumer.group.consumer.membership import (
@@ -21,17 +19,13 @@ from broker.client.consumer.group.context import MemberContext, run_together
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.consumer.group.signal import Signal
 from broker.client.consumer.group.subscribed_topics import SubscribedTopics
-from broker.client.errors import ConnectionLost, KafkaError, UnsupportedByBroker
+from broker.client.consumer.group.topic_names import TopicNames
+from broker.client.errors import KafkaError, UnsupportedByBroker
 from broker.client.types import TopicPartition
 from broker.printable import printable
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from broker.wire.errors import ErrorCode
 from broker.wire.uuids import encode_uuid, new_uuid
-
-# Brokers answer by id from version 10 on, and correctly from this one (KAFKA-13580).
-_BY_ID_SINCE: Final = 12
-
 
 _log: Final = logging.getLogger(__name__)
 
@@ -51,7 +45,7 @@ class ConsumerDriver:
         self._subscription = subscription
         self._has_regexes = has_regexes
         self._learned: SubscribedTopics | None = None
-        self._names = _TopicNames(context.cluster)
+        self._names = TopicNames(context.cluster)
         self._membership = ConsumerMembership(
             ConsumerSettings(
                 group_id=context.group_id,
@@ -105,7 +99,7 @@ class ConsumerDriver:
         request = self._membership.leave_request()
         self._notify()
         if request is not None:
-            await self._context.send_leave_request(request)
+            await self._context.coordinator.send_leave_request(request)
 
     # Tasks
 
@@ -161,7 +155,7 @@ class ConsumerDriver:
         member, context = self._membership, self._context
         request = member.heartbeat_request()
         lowest = REGEX_SINCE if request.subscribed_topic_regex else 0
-        response: ConsumerGroupHeartbeatResponse | None = await context.ask_coordinator(request, lowest=lowest)
+        response: ConsumerGroupHeartbeatResponse | None = await context.coordinator.ask(request, lowest=lowest)
         if response is None:
             member.on_heartbeat_lost()
             self._delay_heartbeat()
@@ -170,7 +164,7 @@ class ConsumerDriver:
         if follows is Next.FAIL:
             raise self._failure(response)
         if follows is Next.FIND_COORDINATOR:
-            context.forget_coordinator()
+            context.coordinator.forget()
         if follows in (Next.RETRY, Next.FIND_COORDINATOR):
             self._delay_heartbeat()
         else:
@@ -239,38 +233,3 @@ class ConsumerDriver:
         if known is ErrorCode.UNSUPPORTED_VERSION:
             return UnsupportedByBroker("the cluster does not have the consumer protocol: set group_protocol=classic")
         return KafkaError(known, printable(response.error_message or "") or f"group {self._context.group_id}")
-
-
-class _TopicNames:
-    """Names by topic id: from the metadata, from what was learned before, and from the brokers."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._known: dict[bytes, str] = {}
-
-    async def resolve(self, partitions: Iterable[tuple[bytes, int]]) -> dict[bytes, str]:
-        """Returns the names that can be found now. Names of other topic ids are forgotten."""
-        ids = dict.fromkeys(topic_id for topic_id, _ in partitions)
-        self._known = {topic_id: name for topic_id in ids if (name := self._name(topic_id)) is not None}
-        missing = [topic_id for topic_id in ids if topic_id not in self._known]
-        if missing:
-            try:
-                await self._ask(missing)
-            except (ConnectionLost, KafkaError, UnsupportedByBroker):
-                self._cluster.request_refresh()
-        return self._known
-
-    def _name(self, topic_id: bytes) -> str | None:
-        return self._cluster.metadata.topic_name(topic_id) or self._known.get(topic_id)
-
-    async def _ask(self, ids: Iterable[bytes]) -> None:
-        asked = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
-        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
-        response: MetadataResponse = await self._cluster.ask_any(
-            lambda broker: broker.call(request, lowest=_BY_ID_SINCE)
-        )
-        found = {topic.topic_id: topic.name for topic in response.topics if topic.name and topic.error_code == 0}
-        self._known.update(found)
-        if found:
-            self._cluster.follow_topics(found.values())
-            await self._cluster.refresh()
