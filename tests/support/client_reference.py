@@ -28,7 +28,10 @@ _SECTIONS: Final = {
     "producer": ("Producer", ("broker.client.producer",)),
     "consumer": ("Consumer", ("broker.client.consumer",)),
     "admin": ("Admin", ("broker.client.admin",)),
-    "admin-values": ("Values that Admin takes and returns", ("broker.client.admin", "metadata.protocol.enums")),
+    "admin-values": (
+        "Values that Admin takes and returns",
+        ("broker.client.admin", "broker.client.results", "metadata.protocol.enums"),
+    ),
     "asyncio": ("Clients for asyncio", ("broker.client.aio",)),
     "blocking": ("Blocking clients", ("broker.client.blocking",)),
     "serializers": ("Serializers", ("broker.client.serializers",)),
