@@ -1,6 +1,6 @@
 """The kinds of groups that a shard can hold, and what all groups have in common.
 
-A further kind (share groups, streams groups) is a class that is a `Group`, and a `GroupKind` in the list of
+A further kind (streams groups) is a class that is a `Group`, and a `GroupKind` in the list of
 `broker.coordinator.group.shard`.
 """
 
@@ -21,6 +21,7 @@ class GroupType(StrEnum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
 
 
 # Gets a topic's name and id, and a partition. Raises KafkaError if its offset must not be committed.

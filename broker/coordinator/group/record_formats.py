@@ -10,6 +10,20 @@ written in the same version as by Kafka.
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
+from broker.coordinator.group.share.record_formats import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+)
 from broker.wire.codec import decode, encode
 from broker.wire.errors import WireError
 from broker.wire.schema import Buffer, data, field, struct
@@ -237,6 +251,12 @@ _TYPES: Final[dict[int, tuple[type[Any], type[Any], int]]] = {
     6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue, 0),
     7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue, 0),
     8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, 0),
+    10: (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue, 0),
+    11: (ShareGroupMetadataKey, ShareGroupMetadataValue, 0),
+    12: (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue, 0),
+    13: (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue, 0),
+    14: (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue, 0),
+    15: (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue, 0),
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, 0),
 }
 # The only version with an expire timestamp.

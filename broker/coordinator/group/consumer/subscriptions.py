@@ -1,13 +1,13 @@
 """Members' subscriptions, by name and by regular expression, and whether the subscribed topics have changed."""
 
 from collections.abc import Callable, Iterable, Mapping
-from hashlib import blake2b
 from typing import Final
 
 from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
+from broker.coordinator.group.topics_hash import topics_hash
 from broker.wire.errors import ErrorCode, KafkaError
-from metadata.image import MetadataImage, TopicImage
+from metadata.image import MetadataImage
 from metadata.regex.matching import RegexError
 
 # Regular expressions are not resolved again before this time, even if topics change.
@@ -42,33 +42,9 @@ def topic_ids(
 
 
 def metadata_hash(members: Iterable[ConsumerMember], regexes: Regexes, image: MetadataImage) -> int:
-    """A hash that changes if a topic is created or deleted, gets partitions, or has replicas in other racks.
-
-    It has 64 bits, and is 0 without topics, as Kafka's. The values differ from Kafka's. If a coordinator finds a hash
-    that it would not have written, it increases the group's epoch, which does no harm.
-    """
+    """The hash of the topics that the members are subscribed to; see `topics_hash`."""
     distinct = {(member.topic_names, member.topic_regex): member for member in members}
-    names = frozenset(name for member in distinct.values() for name in names_of(member, regexes))
-    topics = [topic for name in sorted(names) if (topic := image.topics.by_name.get(name)) is not None]
-    if not topics:
-        return 0
-    digest = blake2b(digest_size=8)
-    for topic in topics:
-        digest.update(topic.topic_id + b"%d:%d;" % (len(topic.partitions), len(topic.name)))
-        digest.update(topic.name.encode())
-        digest.update(_racks(topic, image).encode())
-    return int.from_bytes(digest.digest(), signed=True)
-
-
-def _racks(topic: TopicImage, image: MetadataImage) -> str:
-    """The racks of each partition's replicas; empty if no broker has a rack."""
-    racks = {broker_id: broker.rack for broker_id, broker in image.cluster.brokers.items() if broker.rack is not None}
-    if not racks:
-        return ""
-    return ";".join(
-        ",".join(sorted(racks[replica] for replica in partition.replicas if replica in racks))
-        for partition in topic.partitions.values()
-    )
+    return topics_hash((name for member in distinct.values() for name in names_of(member, regexes)), image)
 
 
 # Regular expressions

@@ -37,7 +37,7 @@ def join_group(
     if isinstance(group, ConsumerGroup) and not group.is_empty:
         return classic_members.join(state, group, request, joiner, now_ms)
     if not isinstance(group, ClassicGroup):
-        if group is not None and not group.is_empty:
+        if group is not None and not isinstance(group, ConsumerGroup):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         # A simple group, which has offsets alone, exists; its protocols are checked as for any group.
         if request.member_id != UNKNOWN_MEMBER_ID and not state.is_simple(request.group_id):
