@@ -34,6 +34,7 @@ IN_EVERY_GROUP = (
     "broker.coordinator.group.group_kind",
     "broker.coordinator.group.partition_sets",
     "broker.coordinator.group.record_formats",
+    "broker.coordinator.group.topics_hash",
     "broker.coordinator.runtime",
     "broker.wire",
     "metadata.image",
@@ -131,6 +132,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "broker.coordinator.group.consumer",
     ),
     "broker.coordinator.group.offsets": IN_EVERY_GROUP,
+    "broker.coordinator.group.share": (*IN_EVERY_GROUP, "broker.coordinator.group.assignors"),
     "broker.coordinator": (
         "broker.client",
         "broker.config",
@@ -205,7 +207,8 @@ PURE: dict[str, frozenset[str]] = {
     "metadata.request_context": frozenset(),
     # Compares addresses of memory, to find where a view begins in its buffer.
     "broker.wire": frozenset({"broker.wire.records.partial_check"}),
-    "broker.coordinator.group": frozenset(),
+    # Wait for the share coordinator.
+    "broker.coordinator.group": frozenset({"broker.coordinator.group.share_states"}),
     # They write markers, send requests to other brokers, and wait for timeouts.
     "broker.coordinator.transaction": frozenset(
         {

@@ -14,6 +14,9 @@ from metadata.configuration.settings import from_key, settings_from
 _MINUTE_MS: Final = 60_000
 _SESSION_TIMEOUT: Final = GroupConfigs.consumer_session_timeout_ms.name
 _HEARTBEAT_INTERVAL: Final = GroupConfigs.consumer_heartbeat_interval_ms.name
+_SHARE_SESSION_TIMEOUT: Final = GroupConfigs.share_session_timeout_ms.name
+_SHARE_HEARTBEAT_INTERVAL: Final = GroupConfigs.share_heartbeat_interval_ms.name
+_SHARE_ASSIGNMENT_INTERVAL: Final = GroupConfigs.share_assignment_interval_ms.name
 
 
 @lazy_attrs.frozen(kw_only=True)
@@ -57,6 +60,38 @@ class ConsumerGroupConfig:
 
 
 @lazy_attrs.frozen(kw_only=True)
+class ShareGroupConfig:
+    """The configs of share groups (KIP-932).
+
+    A target assignment is at least `assignment_interval_ms` old before the next one (KIP-1263). A request to initialize
+    states is repeated after `initialize_retry_interval_ms`.
+    """
+
+    session_timeout_ms: int = from_key(BrokerConfigs.group_share_session_timeout_ms)
+    heartbeat_interval_ms: int = from_key(BrokerConfigs.group_share_heartbeat_interval_ms)
+    members_max: int = from_key(BrokerConfigs.group_share_max_size)
+    assignment_interval_ms: int = from_key(BrokerConfigs.group_share_assignment_interval_ms)
+    initialize_retry_interval_ms: int = from_key(BrokerConfigs.group_share_initialize_retry_interval_ms)
+
+    @classmethod
+    def of(cls, config: KafkaConfig) -> "ShareGroupConfig":
+        """Reads the node's configuration."""
+        return settings_from(cls, config)
+
+    def of_group(self, overrides: Mapping[str, str]) -> "ShareGroupConfig":
+        """The configs of a group that sets `overrides`. Unusable ones count as not set."""
+        if not overrides:
+            return self
+        texts = usable(GROUP_CONFIGS, overrides)
+        return attrs.evolve(
+            self,
+            session_timeout_ms=int(texts.get(_SHARE_SESSION_TIMEOUT, self.session_timeout_ms)),
+            heartbeat_interval_ms=int(texts.get(_SHARE_HEARTBEAT_INTERVAL, self.heartbeat_interval_ms)),
+            assignment_interval_ms=int(texts.get(_SHARE_ASSIGNMENT_INTERVAL, self.assignment_interval_ms)),
+        )
+
+
+@lazy_attrs.frozen(kw_only=True)
 class GroupConfig:
     """The configs that all groups share, and those of classic groups: `initial_rebalance_delay_ms` and
     `group_max_size`.
@@ -70,6 +105,7 @@ class GroupConfig:
     initial_rebalance_delay_ms: int = from_key(BrokerConfigs.group_initial_rebalance_delay_ms)
     group_max_size: int = from_key(BrokerConfigs.group_max_size)
     consumer: ConsumerGroupConfig = attrs.field(factory=ConsumerGroupConfig)
+    share: ShareGroupConfig = attrs.field(factory=ShareGroupConfig)
 
     @classmethod
     def of(cls, config: KafkaConfig) -> "GroupConfig":
@@ -79,4 +115,5 @@ class GroupConfig:
             config,
             offsets_retention_ms=config.offsets_retention_minutes * _MINUTE_MS,
             consumer=ConsumerGroupConfig.of(config),
+            share=ShareGroupConfig.of(config),
         )

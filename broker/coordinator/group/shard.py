@@ -24,6 +24,7 @@ from broker.coordinator.group.record_formats import (
     decode_key,
     decode_value,
 )
+from broker.coordinator.group.share.kind import SHARE_GROUPS
 from broker.coordinator.runtime.decision import Decision
 from broker.coordinator.runtime.shard import ShardContext
 from broker.wire.errors import WireError
@@ -34,7 +35,7 @@ T = TypeVar("T")
 # The key in `skipped_records` for records that cannot be decoded; real types are not negative.
 UNREADABLE: Final = -1
 
-KINDS: Final[tuple[GroupKind, ...]] = (CLASSIC_GROUPS, CONSUMER_GROUPS)
+KINDS: Final[tuple[GroupKind, ...]] = (CLASSIC_GROUPS, CONSUMER_GROUPS, SHARE_GROUPS)
 _REPLAY: Final = {key: replay for kind in KINDS for key, replay in kind.replay.items()}
 
 

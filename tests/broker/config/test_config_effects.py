@@ -25,9 +25,10 @@ OF_A_NODE = (
 VALIDATION = ("broker.config.checks", "broker.config.endpoints")
 # The bounds of a group's configs, whose names `check_group_values` derives.
 READ_BY_NAME = {
-    f"group.consumer.{bound}.{key}"
+    f"group.{protocol}.{bound}.{key}"
+    for protocol in ("consumer", "share")
     for bound in ("min", "max")
-    for key in ("heartbeat.interval.ms", "session.timeout.ms")
+    for key in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
 }
 
 # They read the configs of a listener by their names.

@@ -56,10 +56,10 @@ KEYS = {"broker": BROKER_CONFIGS.keys, "topic": TOPIC_CONFIGS.keys, "group": GRO
 
 
 def facts(scope: str) -> dict[str, dict[str, str]]:
-    """Kafka's keys of a scope. Keys of share groups and streams groups are refused as unknown for groups."""
+    """Kafka's keys of a scope. Keys of streams groups are refused as unknown for groups."""
     rows = {row["name"]: row for row in kafka_facts.read("configs") if row["scope"] == scope}
     if scope == "group":
-        return {name: row for name, row in rows.items() if name.startswith("consumer.")}
+        return {name: row for name, row in rows.items() if name.startswith(("consumer.", "share."))}
     return rows
 
 

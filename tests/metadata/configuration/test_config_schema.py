@@ -190,7 +190,16 @@ def test_valid_group_configs_pass(schema: ConfigSchema) -> None:
     [
         ({"nope": "1"}, "Unknown group config name: nope"),
         ({"group.consumer.session.timeout.ms": "1"}, "Unknown group config name: group.consumer.session.timeout.ms"),
-        ({"share.session.timeout.ms": "45000"}, "Unknown group config name: share.session.timeout.ms"),
+        (
+            {"share.delivery.count.limit": "11"},
+            "share.delivery.count.limit must be less than or equal to group.share.max.delivery.count.limit",
+        ),
+        (
+            {"share.auto.offset.reset": "by_duration:-PT1S"},
+            "Invalid value by_duration:-PT1S for configuration share.auto.offset.reset: Invalid value "
+            "`by_duration:-PT1S` for configuration share.auto.offset.reset. The value must be either 'earliest', "
+            "'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.",
+        ),
         ({"streams.num.standby.replicas": "1"}, "Unknown group config name: streams.num.standby.replicas"),
         (
             {"consumer.session.timeout.ms": "soon"},

@@ -32,7 +32,7 @@ DIFFERENCES: Mapping[str, str] = {
     r"(static|broker) .*\.class(\.name)?": "there are no Java classes that could be missing",
     r"(broker|cluster) metric\.reporters": "there are no Java classes that could be missing",
     r"(static|group) (group\.)?consumer\.(min\.|max\.)?heartbeat\.interval\.ms": "the default is lower",
-    r"group (share|streams)\..*": "share groups and streams groups are not supported",
+    r"group streams\..*": "streams groups are not supported",
     r"quota of .*": "NaN and Infinity are refused: neither is a rate",
     r"broker (listeners|listener\.security\.protocol\.map|cordoned\.log\.dirs)": "compared with the broker's own file "
     "when it is applied, and listeners do not change while a node runs",
