@@ -129,7 +129,7 @@ def describe_group(layers: BrokerLayers, broker: Values, overrides: Mapping[str,
     entries = []
     for name, key in GROUP_CONFIGS.keys.items():
         text, first = value_text(values[name]), default_of(name)
-        synonyms = _synonyms(layers, first, broker_synonyms(first), is_sensitive=False)
+        synonyms = [] if first is None else _synonyms(layers, first, broker_synonyms(first), is_sensitive=False)
         if name in overrides:
             synonyms.insert(0, ConfigSynonym(name, text, ConfigSource.GROUP))
         entries.append(_entry(key, text, synonyms))

@@ -177,7 +177,7 @@ class ConfigSchema:
         for name in configs:
             if name not in GROUP_CONFIGS.keys:
                 raise InvalidConfig(f"Unknown group config name: {name}")
-        check_group_values(self._broker, group_values(self._broker, configs))
+        check_group_values(self._broker, group_values(self._broker, configs), configs)
 
     def validate_client_metrics(self, configs: Mapping[str, str]) -> None:
         """Validate the new configs of a client metrics subscription. See `check_client_metrics`."""

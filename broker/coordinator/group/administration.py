@@ -9,6 +9,8 @@ from broker.coordinator.group.group_kind import Group
 from broker.coordinator.group.offsets.committed_offsets import OffsetsShard
 from broker.coordinator.group.offsets.requests import delete_all_offsets
 from broker.coordinator.group.partition_sets import PartitionSets, union
+from broker.coordinator.group.share.offsets import has_states
+from broker.coordinator.group.share.share_group import ShareGroup
 from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from broker.wire.api.consumer_group_describe import (
     CLASSIC_MEMBER,
@@ -86,14 +88,17 @@ def _described(member: Member, protocol_name: str | None) -> DescribedGroupMembe
 
 
 def delete_groups(shard: OffsetsShard, now_ms: int, group_ids: Sequence[str]) -> Decision[dict[str, ErrorCode]]:
-    """Deletes groups that have no members, with their offsets (KIP-229). The response has a code for each group id."""
+    """Deletes groups that have no members, with their offsets (KIP-229). The response has a code for each group id.
+
+    The states of share groups are deleted before. A group that has some again had a member meanwhile.
+    """
     records: list[CoordinatorRecord] = []
     codes: dict[str, ErrorCode] = {}
     for group_id in group_ids:
         group = shard.groups.get(group_id)
         if group is None and not shard.offsets.has_group(group_id):
             codes[group_id] = ErrorCode.GROUP_ID_NOT_FOUND
-        elif group is not None and not group.is_empty:
+        elif group is not None and (not group.is_empty or (isinstance(group, ShareGroup) and has_states(group))):
             codes[group_id] = ErrorCode.NON_EMPTY_GROUP
         else:
             codes[group_id] = ErrorCode.NONE

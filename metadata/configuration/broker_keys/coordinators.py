@@ -95,30 +95,29 @@ class CoordinatorConfigs(ConfigValues):
     group_consumer_regex_refresh_interval_ms = key(INT, 10 * MINUTE_MS, at_least(10_000), MEDIUM,
         "How often in ms a subscription by regular expression is resolved again.", internal=True)
     group_share_session_timeout_ms = key(INT, 45_000, at_least(1), MEDIUM,
-        "A share consumer that was silent for this many ms leaves its group (KIP-932).", takes_effect=False)
+        "A share consumer that was silent for this many ms leaves its group (KIP-932).")
     group_share_min_session_timeout_ms = key(INT, 45_000, at_least(1), MEDIUM,
-        "Shortest share session timeout in ms that a group may be given.", takes_effect=False)
+        "Shortest share session timeout in ms that a group may be given.")
     group_share_max_session_timeout_ms = key(INT, MINUTE_MS, at_least(1), MEDIUM,
-        "Longest share session timeout in ms that a group may be given.", takes_effect=False)
+        "Longest share session timeout in ms that a group may be given.")
     group_share_heartbeat_interval_ms = key(INT, 5000, at_least(1), MEDIUM,
-        "How often in ms share consumers are told to send heartbeats.", takes_effect=False)
+        "How often in ms share consumers are told to send heartbeats.")
     group_share_min_heartbeat_interval_ms = key(INT, 5000, at_least(1), MEDIUM,
-        "Shortest share heartbeat interval in ms that a group may be given.", takes_effect=False)
+        "Shortest share heartbeat interval in ms that a group may be given.")
     group_share_max_heartbeat_interval_ms = key(INT, 15_000, at_least(1), MEDIUM,
-        "Longest share heartbeat interval in ms that a group may be given.", takes_effect=False)
+        "Longest share heartbeat interval in ms that a group may be given.")
     group_share_max_size = key(INT, 200, between(1, 1000), MEDIUM,
-        "Most members of a share group.", takes_effect=False)
+        "Most members of a share group.")
     group_share_assignors = key(LIST, ("simple",), None, MEDIUM,
         "The server-side assignor of share groups: exactly one.", takes_effect=False)
     group_share_assignment_interval_ms = key(INT, 1000, at_least(0), MEDIUM,
-        "Shortest time in ms between two assignments of a share group.", CLUSTER_WIDE, takes_effect=False)
+        "Shortest time in ms between two assignments of a share group.", CLUSTER_WIDE)
     group_share_min_assignment_interval_ms = key(INT, 0, at_least(0), MEDIUM,
-        "Shortest assignment interval in ms that a share group may be given.", takes_effect=False)
+        "Shortest assignment interval in ms that a share group may be given.")
     group_share_max_assignment_interval_ms = key(INT, 15_000, at_least(0), MEDIUM,
-        "Longest assignment interval in ms that a share group may be given.", takes_effect=False)
+        "Longest assignment interval in ms that a share group may be given.")
     group_share_initialize_retry_interval_ms = key(INT, 30_000, at_least(1), LOW,
-        "How long in ms before the state of a share group's partitions is initialized again.", internal=True,
-        takes_effect=False)
+        "How long in ms before the state of a share group's partitions is initialized again.", internal=True)
     group_streams_session_timeout_ms = key(INT, 45_000, at_least(1), MEDIUM,
         "A streams member that was silent for this many ms leaves its group (KIP-1071).", takes_effect=False)
     group_streams_min_session_timeout_ms = key(INT, 45_000, at_least(1), MEDIUM,

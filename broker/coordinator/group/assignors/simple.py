@@ -16,7 +16,9 @@ from broker.coordinator.group.partition_sets import PartitionSets
 _Place: TypeAlias = tuple[bytes, int]
 
 
-def assign_simply(members: Mapping[str, MemberSpec], assignable: Mapping[bytes, frozenset[int]]) -> dict[str, PartitionSets]:
+def assign_simply(
+    members: Mapping[str, MemberSpec], assignable: Mapping[bytes, frozenset[int]]
+) -> dict[str, PartitionSets]:
     """The partitions of each member.
 
     `assignable` has the partitions that may be assigned, by topic id. Topics that it lacks are not assigned. The same

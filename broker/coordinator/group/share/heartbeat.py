@@ -10,6 +10,7 @@ from broker.coordinator.group.assignors import MemberSpec, assign_simply
 from broker.coordinator.group.config import ShareGroupConfig
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, as_message
 from broker.coordinator.group.share.leaving import leave, start_session
+from broker.coordinator.group.share.partition_states import Initialization
 from broker.coordinator.group.share.records import (
     assignment_epoch_record,
     assignment_record,
@@ -55,11 +56,10 @@ class ShareHeartbeatClient:
 
 @attrs.frozen
 class HeartbeatOutcome:
-    """The response, and the partitions whose states the share coordinator has to initialize at `state_epoch`."""
+    """The response, and what the share coordinator has to initialize, if anything."""
 
     response: ShareGroupHeartbeatResponse
-    to_initialize: PartitionSets = NO_PARTITIONS
-    state_epoch: int = 0
+    initialization: Initialization | None = None
 
 
 def share_group_heartbeat(
@@ -76,9 +76,7 @@ def share_group_heartbeat(
     if former is None:
         former = ShareMember(member_id=request.member_id)
     _check_epoch(former, request.member_epoch)
-    update = _MemberUpdate(
-        group, state.context.image, config_of(state, group.group_id, client.config), now_ms, former
-    )
+    update = _MemberUpdate(group, state.context.image, config_of(state, group.group_id, client.config), now_ms, former)
     return update.run(state, request, client)
 
 
@@ -94,8 +92,10 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
     """Raises KafkaError if the member is fenced. The response with its present epoch may have been lost."""
     if epoch in (JOIN_EPOCH, member.member_epoch, member.previous_member_epoch):
         return
-    than, previous = ("greater", "") if epoch > member.member_epoch else (
-        "smaller", f", and it does not match the previous member epoch ({member.previous_member_epoch})"
+    than, previous = (
+        ("greater", "")
+        if epoch > member.member_epoch
+        else ("smaller", f", and it does not match the previous member epoch ({member.previous_member_epoch})")
     )
     raise KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,
@@ -142,7 +142,7 @@ class _MemberUpdate:
         has_sent_all = request.member_epoch == JOIN_EPOCH or request.subscribed_topic_names is not None
         if has_sent_all or reconciled.assigned != former.assigned:
             response.assignment = Assignment(topic_partitions=as_message(reconciled.assigned, TopicPartitions))
-        outcome = HeartbeatOutcome(response, to_initialize, self.epoch)
+        outcome = HeartbeatOutcome(response, self._initialization(to_initialize))
         return Decision(self.records, outcome, partial(self._apply, state, member.member_id, to_initialize))
 
     def _update_epoch(self, member: ShareMember) -> None:
@@ -193,15 +193,21 @@ class _MemberUpdate:
         subscribed = [topic.topic_id for topic in topics if topic is not None]
         return group.states.missing(subscribed, self.image, under_way=self._under_way())
 
-    def _under_way(self) -> list[bytes]:
-        """The topics that this coordinator has asked to initialize, and whose responses may still arrive."""
-        latest_ms = self.now_ms - self.config.initialize_retry_interval_ms
-        return [topic_id for topic_id, since_ms in self.group.initializing_since_ms.items() if since_ms > latest_ms]
+    def _initialization(self, partitions: PartitionSets) -> Initialization | None:
+        if not partitions:
+            return None
+        offset = self.group.states.start_offset
+        start_offsets = {topic_id: dict.fromkeys(indexes, offset(topic_id)) for topic_id, indexes in partitions.items()}
+        return Initialization(self.group.group_id, self.epoch, start_offsets)
+
+    def _under_way(self) -> PartitionSets:
+        """The partitions that this coordinator initializes, unless that has taken too long."""
+        return self.group.under_way_since(self.now_ms - self.config.initialize_retry_interval_ms)
 
     def _interval_ms(self, to_initialize: PartitionSets) -> int:
         """The time until the member's next heartbeat: short while the group waits for states or an assignment."""
         interval_ms, group = self.config.heartbeat_interval_ms, self.group
-        is_waiting = to_initialize or self._under_way() or self.epoch > self.assignment_epoch
+        is_waiting = to_initialize or any(self._under_way().values()) or self.epoch > self.assignment_epoch
         if not is_waiting:
             return interval_ms
         return min(interval_ms, max(WAITING_INTERVAL_MS, len(group.members) * _WAITING_INTERVAL_MS_BY_MEMBER))
@@ -211,8 +217,7 @@ class _MemberUpdate:
         group = share_group(state, self.group.group_id)
         if self.refreshes_topics:
             group.has_stale_topics = False
-        for topic_id in to_initialize:
-            group.initializing_since_ms[topic_id] = self.now_ms
+        group.begin_initialization(to_initialize, self.now_ms)
         start_session(state, group.group_id, member_id, self.config)
 
 
@@ -236,9 +241,7 @@ def topic_ids(member: ShareMember, image: MetadataImage) -> tuple[bytes, ...]:
     return tuple(sorted(topic.topic_id for topic in topics if topic is not None))
 
 
-def new_targets(
-    group: ShareGroup, members: Iterable[ShareMember], image: MetadataImage
-) -> Mapping[str, PartitionSets]:
+def new_targets(group: ShareGroup, members: Iterable[ShareMember], image: MetadataImage) -> Mapping[str, PartitionSets]:
     """The target assignment of the group with these members: the partitions that have a state."""
     specs = {
         member.member_id: MemberSpec(topic_ids(member, image), current=group.target_of(member.member_id))

@@ -5,7 +5,7 @@ asked, so that a new group coordinator knows which requests may have been under 
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -32,9 +32,29 @@ _FIRST_OFFSET: Final = 0
 _UNKNOWN_NAME: Final = "<UNKNOWN>"
 
 
+# By topic id and partition.
+StartOffsets: TypeAlias = Mapping[bytes, Mapping[int, int]]
+
+
+@attrs.frozen
+class Initialization:
+    """States that the share coordinator has to initialize, with their start offsets, at `state_epoch`."""
+
+    group_id: str
+    state_epoch: int
+    start_offsets: StartOffsets
+
+    @property
+    def partitions(self) -> PartitionSets:
+        return {topic_id: frozenset(offsets) for topic_id, offsets in self.start_offsets.items()}
+
+
 @attrs.frozen
 class PartitionStates:
-    """The partitions of one group. `deleting` has topic ids, since all partitions of a topic are deleted together."""
+    """The partitions of one group. `deleting` has topic ids, since all partitions of a topic are deleted together.
+
+    A partition that is initialized and initializing gets another start offset.
+    """
 
     initializing: PartitionSets = NO_PARTITIONS
     initialized: PartitionSets = NO_PARTITIONS
@@ -45,18 +65,17 @@ class PartitionStates:
         """All topics of which the share coordinator has, or may have, states."""
         return list(dict.fromkeys([*self.initializing, *self.initialized, *sorted(self.deleting)]))
 
-    def missing(self, topic_ids: Iterable[bytes], image: MetadataImage, *, under_way: Collection[bytes]) -> PartitionSets:
+    def missing(self, topic_ids: Iterable[bytes], image: MetadataImage, *, under_way: PartitionSets) -> PartitionSets:
         """The partitions of these topics that have no initialized state.
 
-        Partitions that are initializing are left out if their topic is among those `under_way`: a request for them
-        waits for its response.
+        Partitions `under_way` are left out while they are initializing: a request waits for its response.
         """
         missing: dict[bytes, frozenset[int]] = {}
         for topic_id in topic_ids:
             partitions = image.topics.by_id[topic_id].partitions
             known = of_topic(self.initialized, topic_id)
             if topic_id in under_way:
-                known |= of_topic(self.initializing, topic_id)
+                known |= of_topic(self.initializing, topic_id) & under_way[topic_id]
             if len(known) < len(partitions):
                 missing[topic_id] = frozenset(partitions) - known
         return {topic_id: indexes for topic_id, indexes in missing.items() if indexes}
@@ -68,6 +87,18 @@ class PartitionStates:
         initialization of a topic ignores `share.auto.offset.reset` there.
         """
         return _FIRST_OFFSET if topic_id in self.initialized else RESET_OFFSET
+
+    def to_delete(self, topic_ids: Iterable[bytes], image: MetadataImage) -> PartitionSets:
+        """The partitions of these topics that have, or may have, a state."""
+        partitions: dict[bytes, frozenset[int]] = {}
+        for topic_id in topic_ids:
+            topic = image.topics.by_id.get(topic_id)
+            known = of_topic(self.initialized, topic_id) | of_topic(self.initializing, topic_id)
+            if topic_id in self.deleting and topic is not None:
+                known |= frozenset(topic.partitions)  # the record of a deletion that failed has only the topic
+            if known:
+                partitions[topic_id] = known
+        return partitions
 
     # Changes
 

@@ -6,6 +6,7 @@ from typing import Any
 from broker.coordinator.group.partition_sets import PartitionSets, as_message
 from broker.coordinator.group.record_formats import encode_key, encode_value
 from broker.coordinator.group.share.record_formats import (
+    SharedTopicPartitions,
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupMemberMetadataKey,
@@ -18,7 +19,6 @@ from broker.coordinator.group.share.record_formats import (
     ShareGroupTargetAssignmentMemberValue,
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
-    SharedTopicPartitions,
 )
 from broker.coordinator.runtime.decision import CoordinatorRecord
 

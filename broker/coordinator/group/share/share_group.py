@@ -10,9 +10,9 @@ from broker.coordinator.group.group_kind import GroupType, PartitionValidator
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, as_message, of_topic, partition_sets
 from broker.coordinator.group.share.partition_states import NO_STATES, PartitionStates
 from broker.coordinator.group.share.record_formats import (
+    SharedTopicPartitions,
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupMemberMetadataValue,
-    SharedTopicPartitions,
 )
 from broker.coordinator.group.share.records import group_tombstones
 from broker.coordinator.runtime.decision import CoordinatorRecord
@@ -103,8 +103,8 @@ class ShareGroup:
     partitions that have a state.
 
     These attributes are in no record. `has_stale_topics` is true if the subscribed topics may have changed.
-    `initializing_since_ms` has the times at which this coordinator asked for the first states of a topic's partitions,
-    for topics whose request has not ended. After a failure, states are not asked for before `initialize_at_ms`.
+    `under_way` has the partitions whose initialization has not ended, by topic id, each with the time in ms at which
+    this coordinator decided it. After a failure, states are not initialized before `initialize_at_ms`.
     """
 
     group_type: ClassVar = GroupType.SHARE
@@ -120,7 +120,7 @@ class ShareGroup:
         self.targets: dict[str, PartitionSets] = {}
         self.states: PartitionStates = NO_STATES
         self.has_stale_topics = True
-        self.initializing_since_ms: dict[bytes, int] = {}
+        self.under_way: dict[bytes, dict[int, int]] = {}
         self.initialize_at_ms = 0
         self._topic_names: frozenset[str] | None = None
         self._assigned: dict[bytes, frozenset[int]] | None = None
@@ -164,6 +164,27 @@ class ShareGroup:
             topic_id in topics and topics[topic_id].name in names and of_topic(self._assigned, topic_id) != indexes
             for topic_id, indexes in self.states.initialized.items()
         )
+
+    def under_way_since(self, earliest_ms: int) -> PartitionSets:
+        """The partitions whose initialization was decided after `earliest_ms` and has not ended."""
+        return {
+            topic_id: frozenset(index for index, since_ms in times.items() if since_ms > earliest_ms)
+            for topic_id, times in self.under_way.items()
+        }
+
+    def begin_initialization(self, partitions: PartitionSets, now_ms: int) -> None:
+        """Notes that these partitions are initialized by this coordinator. Called by `Decision.apply`."""
+        for topic_id, indexes in partitions.items():
+            self.under_way.setdefault(topic_id, {}).update(dict.fromkeys(indexes, now_ms))
+
+    def end_initialization(self, partitions: PartitionSets) -> None:
+        """Notes that the initialization of these partitions has ended. Called by `Decision.apply`."""
+        for topic_id, indexes in partitions.items():
+            times = self.under_way.get(topic_id, {})
+            for index in indexes:
+                times.pop(index, None)
+            if not times:
+                self.under_way.pop(topic_id, None)
 
     # Offsets, see `broker.coordinator.group.group_kind.Group`. Share groups have none in `__consumer_offsets`.
 

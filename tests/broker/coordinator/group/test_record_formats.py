@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` have the same bytes as Kafka 4.1's. Invalid bytes raise one of two errors."""
+"""Records of `__consumer_offsets` have the same bytes as Kafka's. Invalid bytes raise one of two errors."""
 
 from random import Random
 from typing import Any
@@ -38,6 +38,23 @@ from broker.coordinator.group.record_formats import (
     decode_value,
     encode_key,
     encode_value,
+)
+from broker.coordinator.group.share.record_formats import (
+    SharedTopicPartitions,
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+    TopicInfo,
+    TopicPartitionsInfo,
 )
 from broker.wire.errors import WireError
 from tests.support.wire_messages import as_dict, random_message
@@ -235,6 +252,62 @@ WRITTEN_BY_KAFKA = [
         None,
         "0010000567726f75700003782e2a",
         "000002037861000000000000000c0000018bcfe5680000",
+    ),
+    # By the classes of 4.4.0: share groups (KIP-932).
+    (
+        ShareGroupMemberMetadataKey(**MEMBER),
+        ShareGroupMemberMetadataValue(
+            rack_id="r", client_id="c", client_host="/127.0.0.1", subscribed_topic_names=["a", "b"]
+        ),
+        None,
+        "000a000567726f757000036d2d31",
+        "0000027202630b2f3132372e302e302e31030261026200",
+    ),
+    (
+        ShareGroupMetadataKey(**GROUP),
+        ShareGroupMetadataValue(epoch=5, metadata_hash=-3),
+        None,
+        "000b000567726f7570",
+        "000000000005fffffffffffffffd00",
+    ),
+    (
+        ShareGroupTargetAssignmentMetadataKey(**GROUP),
+        ShareGroupTargetAssignmentMetadataValue(assignment_epoch=6, assignment_timestamp=TIME_MS),
+        None,
+        "000c000567726f7570",
+        "0000000000060100080000018bcfe56800",
+    ),
+    (
+        ShareGroupTargetAssignmentMemberKey(**MEMBER),
+        ShareGroupTargetAssignmentMemberValue(
+            topic_partitions=[SharedTopicPartitions(topic_id=TOPIC_ID, partitions=[0, 1, 9])]
+        ),
+        None,
+        "000d000567726f757000036d2d31",
+        "0000020102030405060708090a0b0c0d0e0f10040000000000000001000000090000",
+    ),
+    (
+        ShareGroupCurrentMemberAssignmentKey(**MEMBER),
+        ShareGroupCurrentMemberAssignmentValue(
+            member_epoch=6,
+            previous_member_epoch=5,
+            assigned_partitions=[SharedTopicPartitions(topic_id=TOPIC_ID, partitions=[0, 1])],
+        ),
+        None,
+        "000e000567726f757000036d2d31",
+        "0000000000060000000500020102030405060708090a0b0c0d0e0f100300000000000000010000",
+    ),
+    (
+        ShareGroupStatePartitionMetadataKey(**GROUP),
+        ShareGroupStatePartitionMetadataValue(
+            initializing_topics=[TopicPartitionsInfo(topic_id=TOPIC_ID, topic_name="t", partitions=[3])],
+            initialized_topics=[TopicPartitionsInfo(topic_id=TOPIC_ID, topic_name="t", partitions=[0, 1])],
+            deleting_topics=[TopicInfo(topic_id=TOPIC_ID, topic_name="u")],
+        ),
+        None,
+        "000f000567726f7570",
+        "0000020102030405060708090a0b0c0d0e0f100274020000000300020102030405060708090a0b0c0d0e0f1002740300000000"
+        "0000000100020102030405060708090a0b0c0d0e0f1002750000",
     ),
 ]
 TYPES = [

@@ -18,9 +18,7 @@ def _with(members: Mapping[str, MemberSpec], assigned: Mapping[str, PartitionSet
 
 
 def _holders(assigned: Mapping[str, PartitionSets]) -> Counter[tuple[bytes, int]]:
-    return Counter(
-        (topic, index) for sets in assigned.values() for topic, indexes in sets.items() for index in indexes
-    )
+    return Counter((topic, index) for sets in assigned.values() for topic, indexes in sets.items() for index in indexes)
 
 
 partition_sets = st.dictionaries(st.sampled_from([A, B]), st.frozensets(st.integers(0, 7), min_size=1), max_size=2)
@@ -55,9 +53,7 @@ def test_partitions_and_members_have_equal_shares_where_all_have_the_same_topics
 def test_topics_are_shared_by_their_subscribers_where_subscriptions_differ(
     subscribed: list[tuple[bytes, ...]], current: list[PartitionSets], assignable: dict[bytes, frozenset[int]]
 ) -> None:
-    members = {
-        f"m{place}": MemberSpec(topics, current=current[place]) for place, topics in enumerate(subscribed)
-    }
+    members = {f"m{place}": MemberSpec(topics, current=current[place]) for place, topics in enumerate(subscribed)}
     assigned = assign_simply(members, assignable)
     for name, spec in members.items():
         assert set(assigned[name]) <= set(spec.topic_ids)

@@ -1,0 +1,338 @@
+"""The interface of share groups for handlers (KIP-932): the group coordinator's part of it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+from broker.config import KafkaConfig
+from broker.coordinator.group.config import ShareGroupConfig
+from broker.coordinator.group.partition_sets import PartitionSets
+from broker.coordinator.group.shard import GroupCoordinatorShard
+from broker.coordinator.group.share.description import describe_share_group
+from broker.coordinator.group.share.heartbeat import (
+    HeartbeatOutcome,
+    ShareHeartbeatClient,
+    share_group_heartbeat,
+    validate,
+)
+from broker.coordinator.group.share.offsets import (
+    UNKNOWN_PARTITION,
+    alter_offsets,
+    delete_offsets,
+    delete_states,
+    initialized_partitions,
+)
+from broker.coordinator.group.share.share_group import ShareGroup
+from broker.coordinator.group.share_states import ShareStates
+from broker.coordinator.runtime.completion import Completion, failed, gather
+from broker.coordinator.runtime.decision import Decision
+from broker.coordinator.runtime.runtime import CoordinatorRuntime
+from broker.coordinator.share.share_state import UNINITIALIZED, PartitionSummary
+from broker.net.completion import Completion as CompletionOf
+from broker.wire.api.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from broker.wire.api.delete_share_group_offsets import DeleteShareGroupOffsetsResponseTopic
+from broker.wire.api.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from broker.wire.api.share_group_describe import DescribedGroup
+from broker.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from broker.wire.errors import ErrorCode, KafkaError
+from metadata.image import MetadataImage, TopicImage
+from metadata.request_context import RequestContext
+
+T = TypeVar("T")
+
+NO_OFFSET: Final = -1
+_NO_LAG: Final = -1
+_NO_COUNT: Final = -1
+# Errors of a share coordinator that cannot answer now. Kafka answers other errors like these with no offset, too, so
+# that a state that is missing for a moment looks as if the group had never consumed.
+_UNAVAILABLE: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+
+
+class Ends(Protocol):
+    """Looks up the ends of partitions; see `broker.coordinator.latest_offsets.LatestOffsets`."""
+
+    async def of(self, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int | KafkaError]: ...
+
+
+class ShareGroups:
+    """Routes requests about share groups to the shard of the group, and to the share coordinator.
+
+    `config` returns the configuration in force, `image` the metadata. `is_served` is true if the cluster's
+    share.version allows share groups; at level 0 all requests fail with UNSUPPORTED_VERSION.
+    """
+
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime[GroupCoordinatorShard],
+        states: ShareStates,
+        ends: Ends,
+        config: Callable[[], KafkaConfig],
+        image: Callable[[], MetadataImage],
+        *,
+        is_served: Callable[[], bool],
+        commit: Callable[[], None],
+    ) -> None:
+        self.states = states
+        self._runtime = runtime
+        self._ends = ends
+        self._config = config
+        self._image = image
+        self._is_served = is_served
+        self._commit = commit
+        self._known: tuple[KafkaConfig, ShareGroupConfig] | None = None
+
+    def _share_config(self) -> ShareGroupConfig:
+        """The broker's configs in force, which are read again when they have changed."""
+        config = self._config()
+        if self._known is None or self._known[0] is not config:
+            self._known = config, ShareGroupConfig.of(config)
+        return self._known[1]
+
+    # Members
+
+    def heartbeat(
+        self, request: ShareGroupHeartbeatRequest, context: RequestContext
+    ) -> Completion[ShareGroupHeartbeatResponse]:
+        """Completes with the member's epoch, and with its assignment if that has changed."""
+        if not self._is_served():
+            return failed(_not_served())
+        client = ShareHeartbeatClient(
+            client_id=context.client_id or "", client_host=f"/{context.client_host}", config=self._share_config()
+        )
+
+        def decide(state: GroupCoordinatorShard, now_ms: int) -> Decision[HeartbeatOutcome]:
+            validate(request)
+            return share_group_heartbeat(state, request, client, now_ms)
+
+        response: Completion[ShareGroupHeartbeatResponse] = CompletionOf()
+        decided = self._runtime.write(self._runtime.partition_for(request.group_id), decide)
+        decided.then(partial(self._complete_heartbeat, response))
+        return response
+
+    def _complete_heartbeat(
+        self,
+        response: Completion[ShareGroupHeartbeatResponse],
+        outcome: HeartbeatOutcome | KafkaError,
+    ) -> None:
+        if isinstance(outcome, KafkaError):
+            response.complete(outcome)
+            return
+        if outcome.initialization is not None:
+            self.states.begin_initialization(outcome.initialization)
+        response.complete(outcome.response)
+
+    def describe(self, group_id: str) -> Completion[DescribedGroup]:
+        """Completes with the description of a share group."""
+        if not self._is_served():
+            return failed(_not_served())
+        if not group_id:
+            return failed(KafkaError(ErrorCode.INVALID_GROUP_ID))
+        partition = self._runtime.partition_for(group_id)
+        return self._runtime.read(partition, lambda state, now_ms: describe_share_group(state, group_id))
+
+    # Offsets
+
+    async def describe_offsets(
+        self, group_id: str, topics: Sequence[DescribeShareGroupOffsetsRequestTopic] | None
+    ) -> list[DescribeShareGroupOffsetsResponseTopic]:
+        """The start offset and the lag of partitions: of these, or, with None, of all that the group has.
+
+        A partition without an offset has offset -1. Raises KafkaError.
+        """
+        self._check_served()
+        initialized = await self._read(group_id, lambda state: initialized_partitions(state, group_id))
+        images = self._image().topics
+        wanted: list[tuple[TopicImage, Sequence[int]]] = []
+        unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
+        if topics is None:
+            known = ((images.by_id.get(topic_id), indexes) for topic_id, indexes in initialized.items())
+            wanted = [(image, sorted(indexes)) for image, indexes in known if image is not None]
+        for topic in topics or ():
+            image = images.by_name.get(topic.topic_name)
+            if image is not None:
+                wanted.append((image, list(dict.fromkeys(topic.partitions))))
+            else:
+                unknown.append(_without_offsets(topic.topic_name, topic.partitions))
+        return [*await self._described(group_id, wanted), *unknown]
+
+    async def _described(
+        self, group_id: str, wanted: Sequence[tuple[TopicImage, Sequence[int]]]
+    ) -> list[DescribeShareGroupOffsetsResponseTopic]:
+        places = [
+            (image.topic_id, index) for image, indexes in wanted for index in indexes if index in image.partitions
+        ]
+        summaries = await self.states.summaries(group_id, dict.fromkeys(places))
+        names = {image.topic_id: image.name for image, _ in wanted}
+        ends = await self._ends.of(
+            (names[topic_id], index)
+            for (topic_id, index), summary in summaries.items()
+            if not isinstance(summary, KafkaError) and _has_lag(summary)
+        )
+        return [
+            DescribeShareGroupOffsetsResponseTopic(
+                topic_name=image.name,
+                topic_id=image.topic_id,
+                partitions=[
+                    _described_partition(index, summaries.get((image.topic_id, index)), ends.get((image.name, index)))
+                    for index in indexes
+                ],
+            )
+            for image, indexes in wanted
+        ]
+
+    async def alter_offsets(
+        self, group_id: str, topics: Sequence[AlterShareGroupOffsetsRequestTopic]
+    ) -> list[AlterShareGroupOffsetsResponseTopic]:
+        """Sets start offsets of a group without members, which may be a new one. Raises KafkaError."""
+        self._check_served()
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        responses, initialization = await self._write(
+            group_id, lambda state, now_ms: alter_offsets(state, group_id, topics, now_ms)
+        )
+        errors = await self.states.initialize(initialization) if initialization.start_offsets else {}
+        for topic in responses:
+            for each in topic.partitions:
+                error = errors.get((topic.topic_id, each.partition_index))
+                if error is not None and each.error_code == ErrorCode.NONE:
+                    each.error_code, each.error_message = error.code, error.message or None
+        return responses
+
+    async def delete_offsets(
+        self, group_id: str, topic_names: Sequence[str]
+    ) -> list[DeleteShareGroupOffsetsResponseTopic]:
+        """Removes topics from a group without members. Raises KafkaError."""
+        self._check_served()
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        names = list(dict.fromkeys(topic_names))
+        partitions, without = await self._write(group_id, lambda state, now_ms: delete_offsets(state, group_id, names))
+        errors = await self.states.delete(group_id, partitions) if partitions else {}
+        topics = self._image().topics
+        responses = []
+        for name in names:
+            image = topics.by_name.get(name)
+            error = errors.get(b"" if image is None else image.topic_id)
+            if image is None:
+                error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION)
+            elif name in without:
+                error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no offset information to delete.")
+            responses.append(_deleted(name, image, error))
+        return responses
+
+    # Deletion
+
+    def has_any(self, group_ids: Iterable[str]) -> bool:
+        """True if one of these groups is a share group that this broker coordinates."""
+        wanted = list(group_ids)
+        return any(
+            isinstance(state.groups.get(group_id), ShareGroup)
+            for state in self._runtime.active_states
+            for group_id in wanted
+        )
+
+    async def delete_states(self, group_ids: Sequence[str]) -> dict[str, KafkaError]:
+        """Deletes all states of those groups that are share groups, before the groups themselves are deleted. Returns
+        the errors of groups that must not be deleted now.
+        """
+        by_partition: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            by_partition.setdefault(self._runtime.partition_for(group_id), []).append(group_id)
+        decided = [
+            self._runtime.write(partition, partial(_delete_states, theirs))
+            for partition, theirs in by_partition.items()
+        ]
+        self._commit()
+        errors: dict[str, KafkaError] = {}
+        for theirs, outcome in zip(by_partition.values(), await gather(decided).wait(), strict=True):
+            if isinstance(outcome, KafkaError):
+                errors.update(dict.fromkeys(theirs, outcome))
+                continue
+            for group_id, partitions in outcome.items():
+                error = partitions if isinstance(partitions, KafkaError) else await self._delete(group_id, partitions)
+                if error is not None:
+                    errors[group_id] = error
+        return errors
+
+    async def _delete(self, group_id: str, partitions: PartitionSets) -> KafkaError | None:
+        return next(iter((await self.states.delete(group_id, partitions)).values()), None) if partitions else None
+
+    # Shards
+
+    def _check_served(self) -> None:
+        if not self._is_served():
+            raise _not_served()
+
+    async def _write(self, group_id: str, decide: Callable[[GroupCoordinatorShard, int], Decision[T]]) -> T:
+        completion = self._runtime.write(self._runtime.partition_for(group_id), decide)
+        self._commit()
+        outcome = await completion.wait()
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        return outcome
+
+    async def _read(self, group_id: str, ask: Callable[[GroupCoordinatorShard], T]) -> T:
+        return await self._write(group_id, lambda state, now_ms: Decision((), ask(state)))
+
+
+def _delete_states(
+    group_ids: list[str], state: GroupCoordinatorShard, now_ms: int
+) -> Decision[dict[str, PartitionSets | KafkaError]]:
+    return delete_states(state, group_ids)
+
+
+def _not_served() -> KafkaError:
+    return KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The cluster does not support share groups: share.version is 0.")
+
+
+def _has_lag(summary: PartitionSummary) -> bool:
+    return summary.start_offset != UNINITIALIZED and summary.delivery_complete_count != _NO_COUNT
+
+
+def _described_partition(
+    index: int, summary: PartitionSummary | KafkaError | None, end: int | KafkaError | None
+) -> DescribeShareGroupOffsetsResponsePartition:
+    """The lag is the number of records that the group has yet to complete (KIP-1226)."""
+    described = DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=NO_OFFSET, lag=_NO_LAG)
+    error = next((each for each in (summary, end) if isinstance(each, KafkaError)), None)
+    if error is not None and (error is end or error.code in _UNAVAILABLE):
+        described.error_code, described.error_message = error.code, error.message or None
+    elif isinstance(summary, PartitionSummary):
+        described.start_offset, described.leader_epoch = summary.start_offset, summary.leader_epoch
+        if isinstance(end, int):
+            described.lag = max(end - summary.start_offset - summary.delivery_complete_count, 0)
+    return described
+
+
+def _without_offsets(name: str, partitions: Iterable[int]) -> DescribeShareGroupOffsetsResponseTopic:
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=name,
+        partitions=[
+            DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=NO_OFFSET)
+            for index in partitions
+        ],
+    )
+
+
+def _deleted(name: str, image: TopicImage | None, error: KafkaError | None) -> DeleteShareGroupOffsetsResponseTopic:
+    response = DeleteShareGroupOffsetsResponseTopic(topic_name=name)
+    if image is not None:
+        response.topic_id = image.topic_id
+    if error is not None:
+        response.error_code, response.error_message = error.code, error.message or None
+    return response

@@ -1,0 +1,104 @@
+"""The ends of partitions, which their leaders know: for the lag of share groups (KIP-1226)."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, TypeAlias
+
+import trio
+
+from broker.client import ConnectionLost
+from broker.coordinator.transaction.broker_connections import BrokerConnections
+from broker.replication.replica_manager import ReplicaManager
+from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from broker.wire.errors import ErrorCode, KafkaError
+from metadata.image import MetadataImage
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+_VERSION: Final = 7
+_LATEST: Final = -1
+_CONSUMER_REPLICA_ID: Final = -1
+
+
+class LatestOffsets:
+    """Looks up high watermarks: those of partitions that this broker leads at once, others at their leaders."""
+
+    def __init__(
+        self,
+        local_id: int,
+        partitions: ReplicaManager,
+        connections: BrokerConnections,
+        image: Callable[[], MetadataImage],
+    ) -> None:
+        self._local_id = local_id
+        self._partitions = partitions
+        self._connections = connections
+        self._image = image
+
+    async def of(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int | KafkaError]:
+        """The high watermark of each partition, or the error of its leader."""
+        found: dict[TopicPartition, int | KafkaError] = {}
+        by_leader: dict[int, dict[str, list[int]]] = {}
+        topics = self._image().topics.by_name
+        for topic, index in wanted:
+            image = topics.get(topic)
+            known = None if image is None else image.partitions.get(index)
+            if known is None:
+                found[topic, index] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif known.leader == self._local_id:
+                found[topic, index] = self._local(topic, index)
+            elif known.leader < 0:
+                found[topic, index] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+            else:
+                by_leader.setdefault(known.leader, {}).setdefault(topic, []).append(index)
+        async with trio.open_nursery() as nursery:
+            for leader, partitions in by_leader.items():
+                nursery.start_soon(partial(self._ask, leader, partitions, found))
+        return found
+
+    def _local(self, topic: str, index: int) -> int | KafkaError:
+        try:
+            partition = self._partitions.get(topic, index)
+            partition.leader_log()
+        except KafkaError as error:
+            return error.with_traceback(None)
+        if not partition.role.knows_committed:
+            return KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return partition.high_watermark
+
+    async def _ask(
+        self, leader: int, partitions: dict[str, list[int]], found: dict[TopicPartition, int | KafkaError]
+    ) -> None:
+        """Asks a broker. A partition without an answer counts as one without a leader."""
+        for topic, indexes in partitions.items():
+            for index in indexes:
+                found[topic, index] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        try:
+            response = await self._connections.call(leader, _request(partitions), _VERSION)
+        except ConnectionLost:
+            return
+        for topic in response.topics:
+            for each in topic.partitions:
+                if (topic.name, each.partition_index) in found:
+                    error = _error(each.error_code)
+                    found[topic.name, each.partition_index] = each.offset if error is None else error
+
+
+def _request(partitions: dict[str, list[int]]) -> ListOffsetsRequest:
+    topics = [
+        ListOffsetsTopic(
+            name=topic,
+            partitions=[ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in indexes],
+        )
+        for topic, indexes in partitions.items()
+    ]
+    return ListOffsetsRequest(replica_id=_CONSUMER_REPLICA_ID, topics=topics)
+
+
+def _error(code: int) -> KafkaError | None:
+    if not code:
+        return None
+    try:
+        return KafkaError(ErrorCode(code))
+    except ValueError:
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"error {code} of the partition's leader")
