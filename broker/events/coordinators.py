@@ -54,6 +54,16 @@ COORDINATOR_EVENTS: Final = EventCatalogue(
         "coordinator_unloaded": EventKind(
             Level.DEBUG, "This broker no longer coordinates what the partition has.", _COORDINATOR
         ),
+        "share_states_not_initialized": EventKind(
+            Level.WARNING,
+            "The share coordinator has not initialized partitions of a share group, whose members do not get them. A "
+            "later heartbeat tries again; at most once per heartbeat interval of each group.",
+            {
+                "group": "group id",
+                "partitions": "how many partitions failed",
+                "error": "the failure of the first of them, as text",
+            },
+        ),
         "transaction_marker_fenced": EventKind(
             Level.WARNING,
             "A partition refused the end marker of a transaction: a later coordinator or producer was there before.",

@@ -49,7 +49,7 @@ class ShareGroupsShard(ConsumerGroups):
         return group
 
     def load(self) -> None:
-        """Loads a new state. Nobody waits for what the former coordinator has begun."""
+        """Loads a new state. The initializations of the former coordinator are lost."""
         self.begun = []
         super().load()
 
@@ -80,7 +80,7 @@ class ShareGroupsShard(ConsumerGroups):
         self.write(lambda state, now_ms: end_deletion(state, GROUP, left))
 
     def facts(self) -> object:
-        """What the records of the group say; None if there is no share group."""
+        """The contents of the group's records; None if there is no share group."""
         group = self.state.groups.get(GROUP)
         if not isinstance(group, ShareGroup):
             return None

@@ -191,8 +191,8 @@ def test_valid_group_configs_pass(schema: ConfigSchema) -> None:
         ({"nope": "1"}, "Unknown group config name: nope"),
         ({"group.consumer.session.timeout.ms": "1"}, "Unknown group config name: group.consumer.session.timeout.ms"),
         (
-            {"share.delivery.count.limit": "11"},
-            "share.delivery.count.limit must be less than or equal to group.share.max.delivery.count.limit",
+            {"share.record.lock.duration.ms": "60001"},
+            "share.record.lock.duration.ms must be less than or equal to group.share.max.record.lock.duration.ms",
         ),
         (
             {"share.auto.offset.reset": "by_duration:-PT1S"},

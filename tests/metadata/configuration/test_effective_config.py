@@ -147,7 +147,7 @@ def test_the_clusters_defaults_are_described_alone() -> None:
 def test_a_groups_value_comes_from_the_group_then_the_file_then_the_default() -> None:
     layers = BrokerLayers(NODE | {"group.consumer.session.timeout.ms": "50000"})
     broker = BROKER_CONFIGS.parse(layers.merged())
-    session, heartbeat, _ = describe_group(layers, broker, {})
+    session, heartbeat, *_ = describe_group(layers, broker, {})
     assert (session.name, session.value) == ("consumer.session.timeout.ms", "50000")
     assert session.source is ConfigSource.STATIC_BROKER
     assert synonyms(session) == [
@@ -156,7 +156,7 @@ def test_a_groups_value_comes_from_the_group_then_the_file_then_the_default() ->
     ]
     assert (heartbeat.name, heartbeat.value) == ("consumer.heartbeat.interval.ms", "4000")
     assert heartbeat.source is ConfigSource.DEFAULT
-    session, heartbeat, _ = describe_group(layers, broker, {"consumer.session.timeout.ms": " 55000"})
+    session, heartbeat, *_ = describe_group(layers, broker, {"consumer.session.timeout.ms": " 55000"})
     assert (session.value, session.source, session.type) == ("55000", ConfigSource.GROUP, ConfigType.INT)
     assert synonyms(session)[0] == ("consumer.session.timeout.ms", "55000", "GROUP")
     assert (session.read_only, session.is_sensitive) == (False, False)

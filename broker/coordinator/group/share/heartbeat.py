@@ -37,6 +37,7 @@ from broker.wire.api.share_group_heartbeat import (
     TopicPartitions,
 )
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 from metadata.image import MetadataImage
 
 # The heartbeat interval while members wait for an assignment. With Kafka's, a new group has none for 5 s. All members
@@ -45,7 +46,7 @@ WAITING_INTERVAL_MS: Final = 500
 _WAITING_INTERVAL_MS_BY_MEMBER: Final = 1
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class ShareHeartbeatClient:
     """The client that sends a heartbeat. `config` are the broker's configs in force."""
 
@@ -54,7 +55,7 @@ class ShareHeartbeatClient:
     config: ShareGroupConfig
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class HeartbeatOutcome:
     """The response, and what the share coordinator has to initialize, if anything."""
 
@@ -104,7 +105,7 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
     )
 
 
-@attrs.define
+@lazy_attrs.define
 class _MemberUpdate:
     """The changes that one heartbeat makes to its group. `epoch` is the group's epoch after it."""
 

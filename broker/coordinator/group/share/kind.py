@@ -100,7 +100,7 @@ def _replay(groups: dict[str, Group], key: Any, value: Any | None) -> None:
 def _on_loaded(state: ShareGroupShard, now_ms: int) -> None:
     """Starts new sessions for all members, since only their former coordinator knows their last heartbeats.
 
-    The next heartbeat initializes again what the former coordinator has begun: its response is lost.
+    The next heartbeat repeats the initializations of the former coordinator, whose responses are lost.
     """
     for group in share_groups(state):
         config = config_of(state, group.group_id, state.config.share)

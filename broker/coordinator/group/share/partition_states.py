@@ -22,6 +22,7 @@ from broker.coordinator.group.share.record_formats import (
     TopicInfo,
     TopicPartitionsInfo,
 )
+from kraft import lazy_attrs
 from metadata.image import MetadataImage
 
 # The start offset of a state that the leader of the partition sets by `share.auto.offset.reset`.
@@ -36,7 +37,7 @@ _UNKNOWN_NAME: Final = "<UNKNOWN>"
 StartOffsets: TypeAlias = Mapping[bytes, Mapping[int, int]]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Initialization:
     """States that the share coordinator has to initialize, with their start offsets, at `state_epoch`."""
 
@@ -49,7 +50,7 @@ class Initialization:
         return {topic_id: frozenset(offsets) for topic_id, offsets in self.start_offsets.items()}
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class PartitionStates:
     """The partitions of one group. `deleting` has topic ids, since all partitions of a topic are deleted together.
 

@@ -18,6 +18,7 @@ from broker.coordinator.group.share.records import group_tombstones
 from broker.coordinator.runtime.decision import CoordinatorRecord
 from broker.coordinator.runtime.shard import Timers
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 from metadata.image import MetadataImage
 
 SHARE_PROTOCOL_TYPE: Final = "share"
@@ -37,7 +38,7 @@ class ShareGroupState(StrEnum):
     DEAD = "Dead"
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class ShareMember:
     """A member as the records describe it.
 
@@ -199,7 +200,7 @@ class ShareGroup:
     def validate_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, api_version: int, is_transactional: bool
     ) -> PartitionValidator | None:
-        """Raises KafkaError: nobody commits offsets for a share group."""
+        """Raises KafkaError: a share group has no committed offsets."""
         raise self._no_consumer_group()
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:

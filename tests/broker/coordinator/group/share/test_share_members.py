@@ -95,7 +95,7 @@ def test_failed_initialization_begins_again_after_a_pause(shard: ShareGroupsShar
     assert client.names() == {"a": {0, 1}}
 
 
-def test_new_coordinator_repeats_what_its_predecessor_had_begun(shard: ShareGroupsShard) -> None:
+def test_new_coordinator_repeats_unfinished_initialization(shard: ShareGroupsShard) -> None:
     """Kafka waits for `group.share.initialize.retry.interval.ms`, and then ignores the offset reset of the group."""
     client = ShareClient(shard, "m", ["a"])
     client.heartbeat()
