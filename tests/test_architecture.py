@@ -324,6 +324,7 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "broker.cli.commands.produce_input": {"open", "pathlib", "trio.to_thread.run_sync"},
     "broker.cli.commands.reassignment_plans": {"pathlib"},
     "broker.cli.grammar.contexts": {"os", "pathlib"},
+    "broker.cli.grammar.reports": {"os"},
     "broker.cli.grammar.root": {"os"},
     "broker.cli.grammar.settings": {"os", "pathlib"},
     # The parent process, with which the command ends.

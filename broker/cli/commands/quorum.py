@@ -170,7 +170,7 @@ def _admin(invocation: Invocation) -> AbstractAsyncContextManager[Admin]:
     if context.info_name != "add-controller":
         return open_admin(invocation.cluster(), controllers)
     # Here --command-config is the new controller's own file, and not one with client configs.
-    return open_admin(resolve_settings(attrs.evolve(given_settings(context), command_config=None)), controllers)
+    return open_admin(resolve_settings(given_settings(context)._replace(command_config=None)), controllers)
 
 
 def _directory_id(config: KafkaConfig) -> bytes:

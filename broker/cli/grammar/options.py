@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from broker.cli.grammar.settings import SERVERS_VARIABLE, GivenSettings
+from broker.cli.grammar.given_settings import SERVERS_VARIABLE, GivenSettings
 
 CLUSTER_OPTIONS_HEADING: Final = "Cluster options"
 _META: Final = "broker.cli."

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Final
 
-from broker.cli.grammar.settings import GivenSettings
+from broker.cli.grammar.given_settings import GivenSettings
 from broker.client.config import is_secret
 
 # The commands that ask a cluster. `kraft cluster start` makes one.

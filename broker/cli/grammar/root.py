@@ -2,18 +2,14 @@
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import click
-from click.shell_completion import shell_complete
 
-from broker.cli.grammar.failures import EXPECTED, Exit, WrongSettings, exit_code_of, leaves, sentence
+from broker.cli.grammar.given_settings import GivenSettings
 from broker.cli.grammar.groups import LazyCommand, LazyGroup
 from broker.cli.grammar.options import given_settings
-from broker.cli.grammar.printed_commands import for_same_cluster
-from broker.cli.grammar.settings import GivenSettings
-from broker.cli.printing import print_error, print_text
 
 COMPLETION_VARIABLE: Final = "_KRAFT_COMPLETE"
 _COMMANDS: Final = "broker.cli.commands"
@@ -66,6 +62,8 @@ def kraft() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code. An exception that it raises is a bug."""
     if instruction := os.environ.get(COMPLETION_VARIABLE):
+        from click.shell_completion import shell_complete
+
         return shell_complete(kraft, {}, "kraft", COMPLETION_VARIABLE, instruction)
     ctx: click.Context | None = None
     try:
@@ -75,40 +73,7 @@ def run(arguments: Sequence[str]) -> int:
             return exit_code
     except click.exceptions.Exit as end:
         return end.exit_code
-    except click.exceptions.NoArgsIsHelpError as error:
-        print_text(error.format_message(), file=sys.stderr)
-        return Exit.USAGE
-    except KeyboardInterrupt:
-        return Exit.INTERRUPTED
-    except BaseExceptionGroup as group:
-        return _report(list(leaves(group)), group, _given(ctx))
-    except (*EXPECTED, UnicodeEncodeError) as error:
-        return _report([error], error, _given(ctx))
+    except BaseException as error:  # noqa: BLE001 - `report` raises again what is a bug
+        from broker.cli.grammar.reports import report  # most runs, such as those for help, do without
 
-
-def _given(ctx: click.Context | None) -> GivenSettings:
-    return GivenSettings() if ctx is None else given_settings(ctx)
-
-
-def _report(errors: Iterable[BaseException], raised: BaseException, given: GivenSettings) -> int:
-    """Print a sentence for each failure that a person can do something about. Raises `raised` if one is a bug."""
-    exit_code = Exit.OK
-    for error in errors:
-        if isinstance(error, KeyboardInterrupt):
-            return Exit.INTERRUPTED
-        if isinstance(error, BrokenPipeError):
-            _discard_output()
-            return Exit.OUTPUT_CLOSED
-        if isinstance(error, UnicodeEncodeError):  # a surrogate, for a byte of an argument that is not UTF-8
-            error = WrongSettings(f"A name on the command line is not UTF-8: {error.object!r}.")
-        if not isinstance(error, EXPECTED):
-            raise raised
-        assert isinstance(error, Exception), "expected errors are exceptions"
-        print_error(for_same_cluster(f"kraft: {sentence(error)}", given))
-        exit_code = exit_code or exit_code_of(error)
-    return exit_code
-
-
-def _discard_output() -> None:
-    """Redirect output to /dev/null, so that the interpreter's last flush does not fail on a closed pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return report(error, GivenSettings() if ctx is None else given_settings(ctx))

@@ -9,24 +9,14 @@ import attrs
 
 from broker.cli.grammar.contexts import load_contexts
 from broker.cli.grammar.failures import WrongSettings
+from broker.cli.grammar.given_settings import SERVERS_VARIABLE, GivenSettings
 from broker.config.properties import parse_properties
 
 SERVERS_KEY: Final = "bootstrap.servers"
-SERVERS_VARIABLE: Final = "KRAFT_BOOTSTRAP_SERVERS"
 CONTEXT_VARIABLE: Final = "KRAFT_CONTEXT"
 # Where `kraft start` and `kraft cluster start` listen by default.
 SERVERS_DEFAULT: Final = "localhost:9092"
 CLIENT_ID: Final = "kraft"
-
-
-@attrs.frozen
-class GivenSettings:
-    """The cluster settings on the command line; None or empty where it has none."""
-
-    bootstrap_servers: str | None = None
-    command_config: str | None = None
-    context: str | None = None
-    properties: tuple[str, ...] = ()
 
 
 @attrs.frozen

@@ -77,6 +77,16 @@ def test_a_node_does_not_load_the_tools_beside_it() -> None:
     assert done.stdout == "[]\n"
 
 
+def test_help_and_version_load_no_client() -> None:
+    """They take a tenth of a second less without Trio, attrs and the client library."""
+    program = (
+        "import sys; from broker.cli import main; code = main(['--version']) or main(['--help']); "
+        "print([name for name in ('trio', 'attr', 'broker.client', 'broker.wire', 'metadata') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_a_node_without_security_loads_only_the_interface_of_sasl() -> None:
     """The mechanisms, the authorizer and TLS are imported where the configuration asks for them."""
     program = (

@@ -4,12 +4,15 @@ import ast
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import click
 import pytest
 
+from broker.cli import grammar
 from broker.cli.grammar import Exit
 from broker.cli.grammar.arguments import parse_topic_partitions
+from broker.cli.grammar.exports import EXPORTS
 from broker.cli.grammar.root import kraft
 from broker.cli.grammar.units import parse_time_ms
 from tests.support.cluster_process import run_command
@@ -132,3 +135,17 @@ def test_a_closed_pipe_ends_a_command_quietly() -> None:
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode in (Exit.OK, Exit.OUTPUT_CLOSED)
     assert done.stderr == ""
+
+
+def test_names_of_the_package_are_those_that_type_checkers_read() -> None:
+    listed = ast.parse(Path(grammar.__file__).read_text())
+    modules = {
+        alias.name: node.module
+        for node in ast.walk(listed)
+        if isinstance(node, ast.ImportFrom) and node.module != "typing"
+        for alias in node.names
+        if alias.name == alias.asname and not alias.name.startswith("_")
+    }
+    assert modules == {name: f"{grammar.__name__}.{module}" for name, module in EXPORTS.items()}
+    assert all(getattr(grammar, name) is not None for name in EXPORTS)
+    assert not hasattr(grammar, "nothing")

@@ -3,9 +3,9 @@
 import pytest
 
 from broker.cli.grammar.command import ClusterCommand
+from broker.cli.grammar.given_settings import GivenSettings
 from broker.cli.grammar.printed_commands import for_same_cluster
 from broker.cli.grammar.root import kraft
-from broker.cli.grammar.settings import GivenSettings
 from tests.support.command_output import leaf_commands
 
 SERVERS = GivenSettings(bootstrap_servers="host1:9092,host2:9092")

@@ -6,7 +6,8 @@ import pytest
 
 from broker.cli.grammar import CommandFailed, WrongSettings
 from broker.cli.grammar.contexts import Contexts, save_contexts
-from broker.cli.grammar.settings import GivenSettings, resolve_settings
+from broker.cli.grammar.given_settings import GivenSettings
+from broker.cli.grammar.settings import resolve_settings
 
 
 @pytest.fixture(autouse=True)
