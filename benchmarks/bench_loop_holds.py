@@ -28,6 +28,7 @@ from benchmarks.populated_node import PopulatedNode, populated_node
 from benchmarks.pushed_telemetry import CLIENTS, PushingClient, pushes, scrape, unique_labels
 from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
 from broker.server.handler import Handler
+from broker.server.handler_entry import HandlerEntry
 from broker.wire.api import APIS
 from broker.wire.records.compression import Compression
 
@@ -76,7 +77,7 @@ class Hold:
 def measure(
     holds: LoopHolds,
     port: int,
-    handlers: Sequence[Handler],
+    entries: Sequence[HandlerEntry],
     names: Names,
     *,
     last_version_only: bool = False,
@@ -84,7 +85,8 @@ def measure(
 ) -> list[Hold]:
     """Measure the longest hold of each API, with requests of `part` of the largest size."""
     longest: list[Hold] = []
-    for handler in handlers:
+    for entry in entries:
+        handler = entry.handler
         versions = range(handler.min_version, handler.max_version + 1)
         found = [
             _hold(holds, port, handler, each, names, part)
@@ -163,9 +165,9 @@ def measure_all(
 ) -> list[Hold]:
     """Measure the longest hold of each API of both listeners; by default of all APIs."""
 
-    def wanted(handlers: Sequence[Handler], beyond: Sequence[Handler] = ()) -> list[Handler]:
-        known = {handler.api_key for handler in beyond}
-        return [each for each in handlers if each.api_key not in known and (not apis or each.api_key in apis)]
+    def wanted(entries: Sequence[HandlerEntry], beyond: Sequence[HandlerEntry] = ()) -> list[HandlerEntry]:
+        known = {entry.api_key for entry in beyond}
+        return [each for each in entries if each.api_key not in known and (not apis or each.api_key in apis)]
 
     listeners = (
         (node.port, wanted(HANDLERS)),
@@ -173,8 +175,8 @@ def measure_all(
     )
     return [
         hold
-        for port, handlers in listeners
-        for hold in measure(holds, port, handlers, node.names, last_version_only=last, part=part)
+        for port, entries in listeners
+        for hold in measure(holds, port, entries, node.names, last_version_only=last, part=part)
     ]
 
 

@@ -187,6 +187,8 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "benchmarks": ("broker", "jepsen", "kraft", "metadata"),
 }
 HANDLERS_KNOWN_TO = {
+    # Imports them while the node serves already.
+    "broker.cli.start",
     "broker.node.broker_role",
     "broker.node.controller_role",
     # Send every API the largest request that its handler takes.

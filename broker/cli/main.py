@@ -30,7 +30,7 @@ def _run(argv: Sequence[str] | None) -> int:
     if arguments[:1] == ["start"]:
         started = read_start_arguments(arguments[1:])
         if started is not None:
-            # Collections would take a quarter of the imports' time, and find little garbage. What is imported stays.
+            # Collections would take a quarter of the imports' time, and find little garbage: modules stay.
             gc.disable()
             from broker.cli.start import run_node
 

@@ -9,7 +9,7 @@ import contextlib
 import gc
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, cast
 
@@ -31,6 +31,7 @@ from broker.coordinator.internal_topics import (
     replication_key,
 )
 from broker.events import ALL_CATALOGUES
+from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
 from broker.log_levels import LogLevels
 from broker.node import MetadataDirectoryRefused, Node, NotFormatted
 from broker.node.connection_limits import client_descriptors_max
@@ -49,6 +50,8 @@ from metadata.records import MalformedRecord, UnknownRecordType
 
 # Enough for some thousand connections.
 _TABLE_DESCRIPTORS: Final = 8_192
+# The imports of all handlers take a second, and a third of its CPU time.
+_BETWEEN_IMPORTS_S: Final = 0.01
 # The exit code of a wrong command line, as of all commands (`broker.cli.grammar.failures.Exit`).
 _USAGE: Final = 2
 
@@ -144,7 +147,7 @@ async def _serve(node: Node, config: KafkaConfig, printer: EventPrinter, stop_at
             nursery.start_soon(handle_signals, signals, node.stop, nursery.cancel_scope.cancel)
             if stop_at_eof:
                 nursery.start_soon(_stop_at_eof, node)
-            await node.run(task_status=_Serving(node, config))
+            await node.run(task_status=_Serving(node, config, partial(nursery.start_soon, _import_handlers, config)))
             nursery.cancel_scope.cancel()
 
 
@@ -157,6 +160,7 @@ class _Serving:
 
     node: Node
     config: KafkaConfig
+    go_on: Callable[[], None]
 
     def started(self, value: None = None) -> None:
         if not self.node.is_serving:
@@ -167,6 +171,16 @@ class _Serving:
         serves = f"kraft: node {self.config.node_id} of cluster {self.node.cluster_id}, data in {directories}"
         print_line(serves, flush=True)
         _tune_garbage_collection()
+        self.go_on()
+
+
+async def _import_handlers(config: KafkaConfig) -> None:
+    """Import the handlers of all APIs, one at a time, so that no client waits for the import of its first request's."""
+    entries = [*(HANDLERS if config.is_broker else ()), *(CONTROLLER_HANDLERS if config.is_controller else ())]
+    for entry in entries:
+        await trio.sleep(_BETWEEN_IMPORTS_S)
+        _ = entry.handler
+    gc.freeze()
 
 
 async def _stop_at_eof(node: Node) -> None:

@@ -1,166 +1,136 @@
-"""The handlers of the APIs that each kind of listener serves."""
+"""The handlers of the APIs that each kind of listener serves.
 
+An entry says which versions of an API are served, and where its handler is. The module of a handler is imported when
+the handler is first used (`HandlerEntry`): a start needs a tenth of them.
+"""
+
+from functools import partial
+from importlib import import_module
 from typing import Final
 
-from broker.handlers import (
-    acls,
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    add_raft_voter,
-    allocate_producer_ids,
-    alter_client_quotas,
-    alter_configs,
-    alter_partition,
-    alter_partition_reassignments,
-    alter_user_scram_credentials,
-    api_versions,
-    assign_replicas_to_dirs,
-    broker_heartbeat,
-    broker_registration,
-    client_telemetry,
-    consumer_group_describe,
-    consumer_group_heartbeat,
-    controller_registration,
-    create_partitions,
-    create_topics,
-    delegation_tokens,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_client_quotas,
-    describe_cluster,
-    describe_configs,
-    describe_delegation_token,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_quorum,
-    describe_topic_partitions,
-    describe_user_scram_credentials,
-    elect_leaders,
-    end_txn,
-    envelope,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_config_resources,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    remove_raft_voter,
-    sasl,
-    share_groups,
-    sync_group,
-    transactions,
-    txn_offset_commit,
-    unregister_broker,
-    update_features,
-    write_txn_markers,
-)
 from broker.server.handler import Handler
+from broker.server.handler_entry import HandlerEntry
+
+
+def _entry(
+    api: str,
+    module: str,
+    name: str = "HANDLER",
+    *,
+    versions: str | None = None,
+    advertised_from: int | None = None,
+    unstable_max_version: int | None = None,
+) -> HandlerEntry:
+    """The entry of the handler `name` of a module of this package."""
+    return HandlerEntry(
+        api,
+        partial(_load, module, name),
+        versions=versions,
+        advertised_from=advertised_from,
+        unstable_max_version=unstable_max_version,
+    )
+
+
+def _load(module: str, name: str) -> Handler:
+    handler: Handler = getattr(import_module(f"broker.handlers.{module}"), name)
+    return handler
+
 
 # APIs that belong to the active controller: brokers forward their requests, controllers execute them.
-FORWARDED_HANDLERS: Final[tuple[Handler, ...]] = (
-    create_topics.HANDLER,
-    delete_topics.HANDLER,
-    alter_configs.HANDLER,
-    create_partitions.HANDLER,
-    elect_leaders.HANDLER,
-    incremental_alter_configs.HANDLER,
-    alter_client_quotas.HANDLER,
-    alter_user_scram_credentials.HANDLER,
-    delegation_tokens.CREATE_HANDLER,
-    delegation_tokens.RENEW_HANDLER,
-    delegation_tokens.EXPIRE_HANDLER,
-    acls.CREATE_HANDLER,
-    acls.DELETE_HANDLER,
-    alter_partition_reassignments.HANDLER,
-    list_partition_reassignments.HANDLER,
-    describe_quorum.HANDLER,
-    update_features.HANDLER,
-    unregister_broker.HANDLER,
-    add_raft_voter.HANDLER,
-    remove_raft_voter.HANDLER,
+FORWARDED_HANDLERS: Final[tuple[HandlerEntry, ...]] = (
+    _entry("CreateTopics", "create_topics"),
+    _entry("DeleteTopics", "delete_topics"),
+    _entry("AlterConfigs", "alter_configs"),
+    _entry("CreatePartitions", "create_partitions"),
+    _entry("ElectLeaders", "elect_leaders"),
+    _entry("IncrementalAlterConfigs", "incremental_alter_configs"),
+    _entry("AlterClientQuotas", "alter_client_quotas"),
+    _entry("AlterUserScramCredentials", "alter_user_scram_credentials"),
+    _entry("CreateDelegationToken", "delegation_tokens", "CREATE_HANDLER"),
+    _entry("RenewDelegationToken", "delegation_tokens", "RENEW_HANDLER"),
+    _entry("ExpireDelegationToken", "delegation_tokens", "EXPIRE_HANDLER"),
+    _entry("CreateAcls", "acls", "CREATE_HANDLER"),
+    _entry("DeleteAcls", "acls", "DELETE_HANDLER"),
+    _entry("AlterPartitionReassignments", "alter_partition_reassignments"),
+    _entry("ListPartitionReassignments", "list_partition_reassignments"),
+    _entry("DescribeQuorum", "describe_quorum"),
+    _entry("UpdateFeatures", "update_features"),
+    _entry("UnregisterBroker", "unregister_broker"),
+    _entry("AddRaftVoter", "add_raft_voter"),
+    _entry("RemoveRaftVoter", "remove_raft_voter"),
 )
 
 # APIs that every node answers by itself, on all its listeners.
-_LOCAL_HANDLERS: Final[tuple[Handler, ...]] = (
-    api_versions.HANDLER,
-    sasl.HANDSHAKE_HANDLER,
-    sasl.AUTHENTICATE_HANDLER,
-    acls.DESCRIBE_HANDLER,
-    describe_configs.HANDLER,
-    describe_user_scram_credentials.HANDLER,
+_LOCAL_HANDLERS: Final[tuple[HandlerEntry, ...]] = (
+    _entry("ApiVersions", "api_versions"),
+    _entry("SaslHandshake", "sasl", "HANDSHAKE_HANDLER"),
+    _entry("SaslAuthenticate", "sasl", "AUTHENTICATE_HANDLER"),
+    _entry("DescribeAcls", "acls", "DESCRIBE_HANDLER"),
+    _entry("DescribeConfigs", "describe_configs"),
+    _entry("DescribeUserScramCredentials", "describe_user_scram_credentials"),
 )
 
 # Kafka serves these if it has an exporter of client metrics. Here that is the HTTP listener. Without it, pushed metrics
 # could not be seen, and every client would ask for its subscription for nothing.
-TELEMETRY_HANDLERS: Final[tuple[Handler, ...]] = (client_telemetry.GET_HANDLER, client_telemetry.PUSH_HANDLER)
+TELEMETRY_HANDLERS: Final[tuple[HandlerEntry, ...]] = (
+    _entry("GetTelemetrySubscriptions", "client_telemetry", "GET_HANDLER"),
+    _entry("PushTelemetry", "client_telemetry", "PUSH_HANDLER"),
+)
 
 # On the listeners for clients and brokers.
-HANDLERS: Final[tuple[Handler, ...]] = (
-    produce.HANDLER,
-    fetch.HANDLER,
-    list_offsets.HANDLER,
-    metadata.HANDLER,
-    find_coordinator.HANDLER,
-    offset_commit.HANDLER,
-    offset_fetch.HANDLER,
-    offset_delete.HANDLER,
-    join_group.HANDLER,
-    sync_group.HANDLER,
-    heartbeat.HANDLER,
-    leave_group.HANDLER,
-    describe_groups.HANDLER,
-    list_groups.HANDLER,
-    delete_groups.HANDLER,
-    consumer_group_heartbeat.HANDLER,
-    consumer_group_describe.HANDLER,
-    share_groups.HEARTBEAT_HANDLER,
-    share_groups.FETCH_HANDLER,
-    share_groups.ACKNOWLEDGE_HANDLER,
-    delete_records.HANDLER,
-    init_producer_id.HANDLER,
-    add_partitions_to_txn.HANDLER,
-    add_offsets_to_txn.HANDLER,
-    end_txn.HANDLER,
-    write_txn_markers.HANDLER,
-    txn_offset_commit.HANDLER,
-    offset_for_leader_epoch.HANDLER,
-    list_config_resources.HANDLER,
-    describe_log_dirs.HANDLER,
-    describe_client_quotas.HANDLER,
-    describe_cluster.HANDLER,
-    describe_delegation_token.HANDLER,
-    describe_producers.HANDLER,
-    transactions.DESCRIBE_HANDLER,
-    transactions.LIST_HANDLER,
+HANDLERS: Final[tuple[HandlerEntry, ...]] = (
+    _entry("Produce", "produce", advertised_from=0),
+    _entry("Fetch", "fetch"),
+    _entry("ListOffsets", "list_offsets"),
+    _entry("Metadata", "metadata"),
+    _entry("FindCoordinator", "find_coordinator"),
+    _entry("OffsetCommit", "offset_commit"),
+    _entry("OffsetFetch", "offset_fetch"),
+    _entry("OffsetDelete", "offset_delete"),
+    _entry("JoinGroup", "join_group"),
+    _entry("SyncGroup", "sync_group"),
+    _entry("Heartbeat", "heartbeat"),
+    _entry("LeaveGroup", "leave_group"),
+    _entry("DescribeGroups", "describe_groups"),
+    _entry("ListGroups", "list_groups"),
+    _entry("DeleteGroups", "delete_groups"),
+    _entry("ConsumerGroupHeartbeat", "consumer_group_heartbeat"),
+    _entry("ConsumerGroupDescribe", "consumer_group_describe"),
+    _entry("ShareGroupHeartbeat", "share_groups", "HEARTBEAT_HANDLER"),
+    _entry("ShareFetch", "share_groups", "FETCH_HANDLER"),
+    _entry("ShareAcknowledge", "share_groups", "ACKNOWLEDGE_HANDLER"),
+    _entry("DeleteRecords", "delete_records"),
+    _entry("InitProducerId", "init_producer_id", versions="0-5", unstable_max_version=6),
+    _entry("AddPartitionsToTxn", "add_partitions_to_txn"),
+    _entry("AddOffsetsToTxn", "add_offsets_to_txn"),
+    _entry("EndTxn", "end_txn"),
+    _entry("WriteTxnMarkers", "write_txn_markers"),
+    _entry("TxnOffsetCommit", "txn_offset_commit"),
+    _entry("OffsetForLeaderEpoch", "offset_for_leader_epoch"),
+    _entry("ListConfigResources", "list_config_resources"),
+    _entry("DescribeLogDirs", "describe_log_dirs"),
+    _entry("DescribeClientQuotas", "describe_client_quotas"),
+    _entry("DescribeCluster", "describe_cluster"),
+    _entry("DescribeDelegationToken", "describe_delegation_token"),
+    _entry("DescribeProducers", "describe_producers"),
+    _entry("DescribeTransactions", "transactions", "DESCRIBE_HANDLER"),
+    _entry("ListTransactions", "transactions", "LIST_HANDLER"),
     *TELEMETRY_HANDLERS,
-    describe_topic_partitions.HANDLER,
+    _entry("DescribeTopicPartitions", "describe_topic_partitions"),
     *_LOCAL_HANDLERS,
     *FORWARDED_HANDLERS,
 )
 
 # On the controllers' listeners.
-CONTROLLER_HANDLERS: Final[tuple[Handler, ...]] = (
-    alter_partition.HANDLER,
-    assign_replicas_to_dirs.HANDLER,
-    envelope.HANDLER,
-    describe_cluster.CONTROLLER_HANDLER,
-    broker_registration.HANDLER,
-    broker_heartbeat.HANDLER,
-    controller_registration.HANDLER,
-    allocate_producer_ids.HANDLER,
+CONTROLLER_HANDLERS: Final[tuple[HandlerEntry, ...]] = (
+    _entry("AlterPartition", "alter_partition"),
+    _entry("AssignReplicasToDirs", "assign_replicas_to_dirs"),
+    _entry("Envelope", "envelope"),
+    _entry("DescribeCluster", "describe_cluster", "CONTROLLER_HANDLER"),
+    _entry("BrokerRegistration", "broker_registration"),
+    _entry("BrokerHeartbeat", "broker_heartbeat"),
+    _entry("ControllerRegistration", "controller_registration"),
+    _entry("AllocateProducerIds", "allocate_producer_ids"),
     *_LOCAL_HANDLERS,
     *FORWARDED_HANDLERS,
 )

@@ -20,6 +20,7 @@ import trio
 
 from broker.metrics.exposition import OPEN_METRICS, TEXT, Format, exposition
 from broker.metrics.registry import MetricsRegistry
+from kraft import lazy_attrs
 
 # Connections that wait for a request: Prometheus, a supervisor or two and an operator, each with some connections.
 WAITING_MAX: Final = 16
@@ -48,7 +49,7 @@ _RECEIVED_AT_ONCE: Final = 4096
 _PLAIN: Final = "text/plain; charset=utf-8"
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class _Client:
     """One connection. Times are of Trio's clock; `send_began` is that of the piece that is being sent."""
 
@@ -71,7 +72,7 @@ class _Client:
         self._waited_s = 0.0
 
 
-@attrs.define
+@lazy_attrs.define
 class _Waiting:
     """Connections that wait for their clients, in the order in which they began to. The first makes room for others."""
 
@@ -92,7 +93,7 @@ class _Waiting:
             self.clients.pop(client, None)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class _Answer:
     status: int
     body: Iterator[str]

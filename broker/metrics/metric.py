@@ -5,9 +5,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
-import attrs
-
 from broker.metrics.histogram import Distribution
+from kraft import lazy_attrs
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -34,7 +33,7 @@ class Unit(Enum):
     BOOLEAN = "0 or 1"
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Metric:
     """One metric. `mbean` is the object name of Kafka's metric with the same meaning; empty if Kafka has none.
 

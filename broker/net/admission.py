@@ -13,10 +13,12 @@ from typing import Final, NamedTuple, Protocol
 
 import attrs
 
+from kraft import lazy_attrs
+
 INT_MAX: Final = 2**31 - 1
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ConnectionLimits:
     """`socket.request.max.bytes`, `max.connections` of the node and by listener, `max.connections.per.ip` and its
     overrides by address, `connections.max.idle.ms`, `socket.send.buffer.bytes`, and the descriptors below which

@@ -4,8 +4,10 @@ from collections import Counter
 
 import attrs
 
+from kraft import lazy_attrs
 
-@attrs.frozen(eq=False)
+
+@lazy_attrs.frozen(eq=False)
 class AuthenticationCounts:
     """Outcomes by listener, as Kafka counts them.
 

@@ -8,6 +8,7 @@ import attrs
 import trio
 
 from broker.net.tls_stream import HandshakeFailed, start_tls
+from kraft import lazy_attrs
 
 # The principal of a client that has not authenticated, as Kafka names it.
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -35,7 +36,7 @@ def _describe(failure: HandshakeFailed) -> str:
     return str(failure.tls_error or failure.__cause__ or failure)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ListenerSecurity:
     """How the connections of one listener are secured.
 

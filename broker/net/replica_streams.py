@@ -12,11 +12,11 @@ from enum import Enum
 from math import inf
 from typing import Final, Protocol, TypeAlias
 
-import attrs
 import trio
 
 from broker.net.connection import Connection, Service
 from broker.net.peeked_stream import PeekedStream, peek
+from kraft import lazy_attrs
 
 _PEEKED_BYTES: Final = 5
 _SIZE: Final = slice(0, 4)
@@ -25,7 +25,7 @@ _HELLO_BEGINS: Final = 0x95
 _FIRST_BYTES_TIMEOUT_S: Final = 10.0
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Identity:
     """A principal that has authenticated, and until when it has: a time of Trio's clock."""
 

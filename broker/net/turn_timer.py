@@ -8,11 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-import attrs
 import trio
 
 from broker.net.connection import Connection, Serve
 from broker.net.reply import PendingReply, Reply
+from kraft import lazy_attrs
 
 # Requests that are measured in a second, on average, and those that may be measured at once after a pause.
 _REQUESTS_PER_S: Final = 300.0
@@ -22,7 +22,7 @@ _SKIPPED_MAX: Final = 4096
 _CHECK_INTERVAL_S: Final = 0.1
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class RequestTime:
     """The times of one request, in seconds of Trio's clock. `weight` is the number of requests that it stands for.
 

@@ -21,6 +21,7 @@ from broker.server.authorizer import Authorizer
 from broker.server.context import Context, Message, S
 from broker.server.forwarding import Forward, forward_request
 from broker.server.handler import Handler
+from broker.server.handler_entry import HandlerEntry
 from broker.server.quotas import Charging, MutationCharging
 from broker.server.request_admission import SASL_AUTHENTICATE_KEY, RequestAdmission
 from broker.server.request_log import RequestLog
@@ -66,7 +67,7 @@ class Dispatcher(Generic[S]):
     def __init__(
         self,
         services: S,
-        handlers: Iterable[Handler],
+        handlers: Iterable[HandlerEntry],
         nursery: trio.Nursery,
         forward: Forward | None = None,
         *,

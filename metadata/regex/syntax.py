@@ -7,7 +7,7 @@ property (\\pN), \\C, and everything that RE2 does not support either, such as b
 from enum import Enum
 from typing import Final, TypeAlias
 
-import attrs
+from kraft import lazy_attrs
 
 # Bit n stands for the character n.
 CharSet: TypeAlias = int
@@ -31,27 +31,27 @@ class Condition(Enum):
     NOT_WORD_BOUNDARY = "no word boundary"
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Chars:
     of: CharSet
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Assertion:
     condition: Condition
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Sequence:
     nodes: "tuple[Node, ...]"
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Choice:
     nodes: "tuple[Node, ...]"
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Repeat:
     """`most` is None if the repetition has no upper bound."""
 
@@ -104,7 +104,7 @@ _CONDITIONS: Final = {
 }
 
 
-@attrs.define
+@lazy_attrs.define
 class Parser:
     """A recursive-descent parser at position `at`. `folds` and `dot_takes_newline` are the current flags i and s."""
 

@@ -18,7 +18,7 @@ from broker.security.oauth.key_set import parse_key_set
 from broker.security.sasl.exchange import InvalidToken
 from broker.security.sasl.jaas import PLAIN_MODULE
 from broker.security.sasl.plain import PlainClient
-from broker.server.handler import Handler
+from broker.server.handler_entry import HandlerEntry
 from broker.wire.api import APIS
 from broker.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from broker.wire.api.delete_topics import DeleteTopicsRequest
@@ -47,7 +47,7 @@ STORIES = 300
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 
 
-def served(handlers: tuple[Handler, ...]) -> tuple[tuple[int, int, int], ...]:
+def served(handlers: tuple[HandlerEntry, ...]) -> tuple[tuple[int, int, int], ...]:
     return tuple((handler.api_key, handler.min_version, handler.max_version) for handler in handlers)
 
 
@@ -90,7 +90,7 @@ def test_story_follows_from_its_generator(make: Callable[[Random, Target], Story
     ids=["broker", "controller"],
 )
 def test_stories_cover_every_api_and_version(
-    make: Callable[[Random, Target], Story], handlers: tuple[Handler, ...]
+    make: Callable[[Random, Target], Story], handlers: tuple[HandlerEntry, ...]
 ) -> None:
     sent = Counter(
         (frame.key, frame.version)

@@ -1,4 +1,4 @@
-"""What the command line says about the cluster, before files, variables and contexts are read (`settings`)."""
+"""The settings of the cluster on the command line, without those of files, variables and contexts (`settings`)."""
 
 from typing import Final, NamedTuple
 

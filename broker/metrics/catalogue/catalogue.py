@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Final
 
-import attrs
-
 from broker.metrics.catalogue import (
     clients,
     controller,
@@ -18,9 +16,10 @@ from broker.metrics.catalogue import (
     topics,
 )
 from broker.metrics.metric import Metric
+from kraft import lazy_attrs
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Section:
     """The metrics of one subject. `text` explains them, in paragraphs."""
 

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-import attrs
-
 from broker.metrics.catalogue import controller
 from broker.metrics.metric import Family, Sample
+from kraft import lazy_attrs
 from kraft.core.transitions import Role
 from kraft.description import SILENT_MS, QuorumDescription
 from kraft.raft_node import RaftNode
@@ -42,7 +41,7 @@ def _silent_voters(quorum: QuorumDescription) -> Iterable[Sample]:
         yield Sample((), len(silent))
 
 
-@attrs.define
+@lazy_attrs.define
 class Elections:
     """Counts the elections of leaders; a metadata publisher. `unclean` ones are counted in both numbers."""
 
@@ -63,7 +62,7 @@ class Elections:
                 self.unclean += LEADER_RECOVERING == after.leader_recovery_state != before.leader_recovery_state
 
 
-@attrs.define
+@lazy_attrs.define
 class _Partitions:
     """The counts of a scrape."""
 

@@ -3,16 +3,15 @@
 import json
 from typing import Final
 
-import attrs
-
 from broker.metrics.catalogue import clients, controller, coordinators, logs, process, replication, requests
 from broker.metrics.operations.promql import quantile
+from kraft import lazy_attrs
 
 _CRITICAL: Final = "critical"
 _WARNING: Final = "warning"
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Alert:
     """A rule. It fires when `expression` has had a result for `for_s` seconds. `summary` may use `{{ $labels.x }}`."""
 

@@ -3,11 +3,10 @@
 import json
 from typing import Any, Final
 
-import attrs
-
 from broker.metrics.catalogue import clients, controller, coordinators, logs, process, replication, requests, topics
 from broker.metrics.metric import Metric
 from broker.metrics.operations.promql import mean, quantile, rate, total
+from kraft import lazy_attrs
 
 # Grafana replaces it by a window that fits the time between two scrapes.
 _WINDOW: Final = "$__rate_interval"
@@ -17,7 +16,7 @@ _HEIGHT: Final = 8
 _SCHEMA_VERSION: Final = 39
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Query:
     """An expression, and the text of the legend, which may have `{{label}}` in it."""
 
@@ -25,7 +24,7 @@ class Query:
     legend: str
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Panel:
     """A graph over time. `unit` is one of Grafana's."""
 
@@ -34,7 +33,7 @@ class Panel:
     queries: tuple[Query, ...]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Row:
     title: str
     panels: tuple[Panel, ...]

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-import attrs
-
 from broker.security.sasl.exchange import Authenticated, InvalidToken
+from kraft import lazy_attrs
 
 # No time beyond the year 9999 is a time of a token.
 _SECONDS_MAX: Final = 253_402_300_799
@@ -14,7 +13,7 @@ _SUBJECT_CHARACTERS_MAX: Final = 32_767 // 4
 _SHOWN_CHARACTERS: Final = 100
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class ClaimRules:
     """The rules of a listener. `issuer` is not checked if it is None.
 

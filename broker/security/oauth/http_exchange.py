@@ -13,6 +13,8 @@ import attrs
 import h11
 import trio
 
+from kraft import lazy_attrs
+
 if TYPE_CHECKING:
     import ssl
 
@@ -34,7 +36,7 @@ class EndpointFailed(Exception):
         self.is_permanent = is_permanent
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Endpoint:
     """A URL: `scheme` is "http", "https" or "file". `target` is the path and the query; of a file, its path."""
 
@@ -70,7 +72,7 @@ class Endpoint:
         return cls(parts.scheme, parts.hostname, port or _DEFAULT_PORTS[parts.scheme], target)
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class HttpTimeouts:
     """How long in seconds connecting, with TLS, and then the whole response may take."""
 
@@ -78,7 +80,7 @@ class HttpTimeouts:
     read_s: float = 10.0
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class HttpClient:
     """Sends requests. `make_context` makes the TLS context of a connection; None: the authorities of the system."""
 

@@ -8,10 +8,9 @@ without a signature is refused, and so is one with a symmetric signature by the 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import attrs
-
 from broker.security.oauth.json_parts import MalformedJson, decode_part, read_object, split_token
 from broker.security.sasl.exchange import InvalidToken
+from kraft import lazy_attrs
 
 # Identity providers publish two to five keys.
 KEYS_MAX: Final = 100
@@ -53,7 +52,7 @@ class UnknownKey(InvalidToken):
         self.key_id = key_id
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class _Key:
     """A public key of PyJWT, with the algorithms that it may be used with."""
 
@@ -61,7 +60,7 @@ class _Key:
     algorithms: Sequence[str]
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class KeySet:
     """Keys by their ids; "" is a key without an id. `skipped` says why other keys of the document are not used."""
 

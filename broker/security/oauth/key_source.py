@@ -5,18 +5,18 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
-import attrs
 import trio
 
 from broker.security.oauth.documents import read_document
 from broker.security.oauth.http_exchange import Endpoint, EndpointFailed, HttpClient
 from broker.security.oauth.key_set import InvalidKeySet, KeySet, parse_key_set
+from kraft import lazy_attrs
 
 # A token with an unknown key refreshes the keys at most so often: anyone can send such tokens.
 UNKNOWN_KEY_REFRESH_S: Final = 10.0
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class RefreshTimes:
     """When keys are fetched again, in milliseconds: after `refresh_ms`, and after failures with growing pauses."""
 

@@ -4,17 +4,17 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import attrs
 import trio
 
 from broker.security.oauth.http_exchange import EndpointFailed
 from broker.security.oauth.retrieved_tokens import RetrievedToken, TokenRefresh
+from kraft import lazy_attrs
 
 # After a failed refresh the old token stays in use for so long, if it is still valid.
 REFRESH_RETRY_MS: Final = 10_000
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class LoginRetries:
     """Kafka's configs `sasl.login.retry.backoff.*`: the first pause in ms, and how long retries go on in all."""
 

@@ -6,6 +6,7 @@ from typing import Final
 import attrs
 
 from broker.security.oauth.json_parts import MalformedJson, decode_part, split_token
+from kraft import lazy_attrs
 
 # No time beyond the year 9999 is an expiration.
 _SECONDS_MAX: Final = 253_402_300_799
@@ -15,7 +16,7 @@ class InvalidRetrievedToken(ValueError):
     """The text that was retrieved cannot be sent as a token. The message does not show it."""
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class RetrievedToken:
     """Times are of the wall clock, in milliseconds since 1970; None where the token does not say."""
 
@@ -25,7 +26,7 @@ class RetrievedToken:
     extensions: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class TokenRefresh:
     """Kafka's configs `sasl.login.refresh.*`: a share of a token's time, and times in seconds before and after it."""
 

@@ -9,6 +9,7 @@ import attrs
 from broker.printable import printable
 from broker.security.oauth.http_exchange import Endpoint, EndpointFailed, HttpClient
 from broker.security.oauth.json_parts import MalformedJson, read_object
+from kraft import lazy_attrs
 
 _SUCCESS: Final = (200, 201)
 # The same request cannot succeed later after these (UNRETRYABLE_HTTP_CODES in Kafka).
@@ -16,7 +17,7 @@ _PERMANENT: Final = frozenset({400, 401, 402, 403, 404, 405, 406, 407, 409, 410,
 _SHOWN_CHARACTERS: Final = 200
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class ClientCredentials:
     """`is_url_encoded` encodes id and secret in the header as RFC 6749 asks for; many identity providers do not."""
 

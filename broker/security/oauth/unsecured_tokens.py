@@ -9,11 +9,10 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any, Final
 
-import attrs
-
 from broker.security.oauth.claims import ClaimRules, check_claims, read_scopes
 from broker.security.oauth.json_parts import MalformedJson, decode_part, split_token
 from broker.security.sasl.exchange import Authenticated, InvalidToken
+from kraft import lazy_attrs
 
 VALIDATOR_CLASS: Final = (
     "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
@@ -23,7 +22,7 @@ _LOGIN: Final = "unsecuredLogin"
 _INT32_MAX: Final = 2**31 - 1
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class UnsecuredValidator:
     """Kafka's options of the server's login module, `unsecuredValidator...`."""
 

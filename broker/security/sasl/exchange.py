@@ -6,7 +6,7 @@ input or output, and never waits: what it looks up is in memory.
 
 from typing import Final, Protocol
 
-import attrs
+from kraft import lazy_attrs
 
 # Longer messages are refused before a mechanism reads them. Tokens of OAUTHBEARER are the largest ones; Kafka accepts
 # 512 KiB (`sasl.server.max.receive.size`).
@@ -33,7 +33,7 @@ class InvalidToken(Exception):
         self.scope = scope
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Authenticated:
     """The result of an exchange: the identity of a client.
 

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 
 import attrs
 
+from kraft import lazy_attrs
+
 _PACKAGE: Final = "org.apache.kafka.common.security"
 PLAIN_MODULE: Final = f"{_PACKAGE}.plain.PlainLoginModule"
 SCRAM_MODULE: Final = f"{_PACKAGE}.scram.ScramLoginModule"
@@ -36,7 +38,7 @@ class JaasError(ValueError):
     """The text is not a JAAS config, or one that this release does not support."""
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class LoginModule:
     """A login module with its options, of which most are secrets."""
 

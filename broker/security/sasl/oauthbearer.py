@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from broker.security.sasl.exchange import Authenticated, InvalidToken, SaslFailure
+from kraft import lazy_attrs
 
 MECHANISM: Final = "OAUTHBEARER"
 
@@ -27,7 +28,7 @@ _AUTHORIZATION: Final = re.compile(r"(\w+) +([-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
 _AUTH: Final = "auth"
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class BearerMessage:
     """The message of a client. `authorization_id` is empty if the client does not ask for a certain user."""
 

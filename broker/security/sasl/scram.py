@@ -10,9 +10,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Final
 
-import attrs
-
 from broker.security.sasl.exchange import Authenticated, InvalidCredentials, SaslFailure
+from kraft import lazy_attrs
 from metadata.protocol import ScramMechanism
 from metadata.protocol.scram import (
     ITERATIONS_MIN,
@@ -50,7 +49,7 @@ _CLIENT_FINAL: Final = re.compile(
 _SERVER_FINAL: Final = re.compile(rf"(?:e=(?P<error>[^\0=,]+)|v=(?P<signature>{_BASE64})){_EXTENSIONS}")
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class TokenCredential:
     """The credential of a delegation token, its owner's name, and the wall-clock time at which it expires."""
 
@@ -194,7 +193,7 @@ def unknown_credential(mechanism: ScramMechanism, secret: bytes, name: str) -> S
     return ScramCredential(part(b"salt")[:_SALT_BYTES], part(b"stored key"), part(b"server key"), ITERATIONS_MIN)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class _Started:
     """The state of a server after its first message; `client` is None if the name is unknown."""
 

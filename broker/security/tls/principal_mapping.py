@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
-
+from kraft import lazy_attrs
 from metadata.regex.matching import Regex, RegexError, compile_regex
 
 # As Kafka reads them. A rule is DEFAULT, or RULE:pattern/replacement/ with an L or a U for lower or upper case.
@@ -29,7 +28,7 @@ class NoMatchingRule(ValueError):
     """No rule applies to a distinguished name."""
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class _Rule:
     """`pattern` is None for DEFAULT. `case` is "L", "U" or empty.
 

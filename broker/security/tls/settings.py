@@ -5,6 +5,8 @@ from typing import Final
 
 import attrs
 
+from kraft import lazy_attrs
+
 # Kafka's default; Java reads PKCS12 files as this type, too.
 JKS: Final = "JKS"
 PEM: Final = "PEM"
@@ -19,7 +21,7 @@ class TlsConfigError(ValueError):
     """Configs of TLS that contradict each other, or a store that cannot be read. The message names the config."""
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class StoreSettings:
     """A store of keys or of trusted certificates: a file, or PEM text itself (KIP-651).
 
@@ -42,7 +44,7 @@ class StoreSettings:
         return tuple(path for path in (self.location, self.key_location) if path is not None)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class TlsSettings:
     """One side of TLS. `client_auth` is a server's; `verifies_server` and `checks_host` are a client's."""
 

@@ -7,12 +7,13 @@ import attrs
 from broker.security.tls import pem
 from broker.security.tls.files import read_store
 from broker.security.tls.settings import PEM, StoreSettings, TlsConfigError
+from kraft import lazy_attrs
 
 _JKS_BEGINS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _DER_BEGINS: Final = b"\x30"
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class KeyMaterial:
     """A certificate chain and its private key, as PEM; `password` is that of the key."""
 

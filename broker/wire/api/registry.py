@@ -4,12 +4,11 @@ from functools import cache
 from importlib import import_module
 from typing import Final
 
-import attrs
-
 from broker.wire.schema import Message
+from kraft import lazy_attrs
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Api:
     """One API: its key and name, the supported versions, and the first flexible one (KIP-482).
 

@@ -13,11 +13,11 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, TypeAlias
 
-import attrs
 from crc32c import crc32c
 
 from broker.wire.records.compression import Compression
 from broker.wire.records.errors import CorruptBatch, UnsupportedMagic
+from kraft import lazy_attrs
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -70,7 +70,7 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
-@attrs.define(eq=True)
+@lazy_attrs.define(eq=True)
 class BatchHeader:
     """The fixed part of a batch. Times are ms since the epoch; the records' offsets and sequences count from the base.
 

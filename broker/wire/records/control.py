@@ -8,11 +8,10 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final
 
-import attrs
-
 from broker.wire.records.batch import NO_PARTITION_LEADER_EPOCH
 from broker.wire.records.errors import InvalidRecord
 from broker.wire.records.record import Record, encode_batch
+from kraft import lazy_attrs
 
 _KEY: Final = Struct(">hh")
 _KEY_VERSION: Final = 0
@@ -36,7 +35,7 @@ class ControlRecordType(IntEnum):
 _CONTROL_CODES: Final = frozenset(ControlRecordType)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class EndTransactionMarker:
     """A transaction's end in one partition: committed or aborted, written at a transaction coordinator's epoch."""
 

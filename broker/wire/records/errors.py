@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-import attrs
-
 from broker.wire.errors import WireError
+from kraft import lazy_attrs
 
 
 class CorruptBatch(WireError):
@@ -22,7 +21,7 @@ class UnsupportedMagic(CorruptBatch):
     """
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class RecordError:
     """One rejected record, as Produce 8+ reports it (KIP-467): its index within the batch and why."""
 

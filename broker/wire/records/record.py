@@ -32,6 +32,7 @@ from broker.wire.records.columns import HEADER_KEY_ERRORS, Header, read_columns
 from broker.wire.records.compression import Compression, compress, decompress
 from broker.wire.records.errors import CorruptBatch
 from broker.wire.records.varint import varint, wrapped
+from kraft import lazy_attrs
 
 NO_OFFSET: Final = -1
 
@@ -40,7 +41,7 @@ NO_OFFSET: Final = -1
 DECOMPRESSED_SIZE_MAX: Final = 100 * 1024 * 1024
 
 
-@attrs.define(eq=True)
+@lazy_attrs.define(eq=True)
 class Record:
     """One record. `timestamp` is in ms since the epoch, or NO_TIMESTAMP.
 

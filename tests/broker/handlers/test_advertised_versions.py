@@ -3,7 +3,7 @@
 import pytest
 
 from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
-from broker.server.handler import Handler
+from broker.server.handler_entry import HandlerEntry
 from broker.wire.api import APIS
 from tests.support import kafka_facts
 
@@ -14,7 +14,7 @@ UNSTABLE_MAX = {INIT_PRODUCER_ID: 6}
 
 
 @pytest.mark.parametrize(("listener", "handlers"), [("broker", HANDLERS), ("controller", CONTROLLER_HANDLERS)])
-def test_advertised_versions_are_those_of_kafka_4_3(listener: str, handlers: tuple[Handler, ...]) -> None:
+def test_advertised_versions_are_those_of_kafka_4_3(listener: str, handlers: tuple[HandlerEntry, ...]) -> None:
     facts = kafka_facts.apis(listener)
     advertised = {
         handler.api_key: (

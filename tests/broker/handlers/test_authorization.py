@@ -40,11 +40,11 @@ def test_handlers_that_need_an_operation_on_the_cluster_are_those_of_the_table()
         (HANDLERS, REQUESTS, TABLE),
         (CONTROLLER_HANDLERS, CONTROLLER_REQUESTS, CONTROLLER_TABLE),
     ):
-        for handler in handlers:
-            name = APIS[handler.api_key].name
-            if handler.operation is not None:
+        for entry in handlers:
+            name, operation = APIS[entry.api_key].name, entry.handler.operation
+            if operation is not None:
                 ((right,),) = [each.rights for each in requirements(*requests[name][0], table)]
-                assert right.operation is handler.operation, name
+                assert right.operation is operation, name
 
 
 async def check(

@@ -92,5 +92,5 @@ async def test_session_is_checked_before_the_size_and_the_size_before_the_versio
 
 
 def test_no_bound_is_below_the_size_from_which_bounds_are_checked() -> None:
-    bounds = [handler.request_bytes_max for handler in (*HANDLERS, *CONTROLLER_HANDLERS)]
+    bounds = [entry.handler.request_bytes_max for entry in (*HANDLERS, *CONTROLLER_HANDLERS)]
     assert min(bound for bound in bounds if bound is not None) == SMALL_REQUEST_BYTES_MAX

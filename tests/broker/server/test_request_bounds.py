@@ -19,7 +19,7 @@ PRODUCE, FETCH, DESCRIBE_GROUPS = 0, 1, 15
 
 
 def test_every_api_but_produce_has_a_bound_far_below_that_of_the_listener() -> None:
-    bounds = {handler.api_key: handler.request_bytes_max for handler in (*HANDLERS, *CONTROLLER_HANDLERS)}
+    bounds = {entry.api_key: entry.handler.request_bytes_max for entry in (*HANDLERS, *CONTROLLER_HANDLERS)}
     assert [key for key, bound in bounds.items() if bound is None] == [PRODUCE]
     assert max(bound for bound in bounds.values() if bound is not None) <= 16 * REQUEST_BYTES_MAX
 

@@ -14,6 +14,7 @@ from broker.net.completion import RequestWait
 from broker.server.context import BrokerContext
 from broker.server.dispatch import Dispatcher
 from broker.server.handler import Handler
+from broker.server.handler_entry import HandlerEntry
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from broker.wire.errors import ErrorCode, KafkaError
@@ -57,7 +58,7 @@ async def heartbeats(nursery: trio.Nursery) -> AsyncIterator[ParkedHeartbeats]:
     service = ParkedHeartbeats()
     services: Any = SimpleNamespace(env=Env(RealDisk(), Random(), real_env(service.traced).wall, service.traced))
     handler = Handler(HeartbeatRequest, lambda context, request: service.handle(context, request))
-    dispatcher = Dispatcher(services, [handler], nursery, commit=service.commit)
+    dispatcher = Dispatcher(services, [HandlerEntry("Heartbeat", lambda: handler)], nursery, commit=service.commit)
     limits = ConnectionLimits(1 << 20, connections_max=8, connections_per_ip_max=8, idle_ms_max=600_000)
     acceptor = Acceptor(lambda: True, limits, kernel_socket, lambda _: None, lambda *_: None)
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
