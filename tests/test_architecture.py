@@ -214,11 +214,17 @@ PURE: dict[str, frozenset[str]] = {
     # They write markers, send requests to other brokers, and wait for timeouts.
     "broker.coordinator.transaction": frozenset(
         {
-            "broker.coordinator.transaction.broker_connections",
             "broker.coordinator.transaction.coordinator",
             "broker.coordinator.transaction.marker_sender",
             "broker.coordinator.transaction.marker_writer",
             "broker.coordinator.transaction.verification",
+        }
+    ),
+    # They wait for timeouts, and send requests to other brokers.
+    "broker.coordinator.share": frozenset(
+        {
+            "broker.coordinator.share.coordinator",
+            "broker.coordinator.share.state_client",
         }
     ),
     "broker.quota": frozenset(),

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import trio
 
 from broker.client import ConnectionLost
-from broker.coordinator.transaction.broker_connections import BrokerConnections
+from broker.coordinator.broker_connections import BrokerConnections
 from broker.replication.replica_manager import ReplicaManager
 from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.wire.errors import ErrorCode, KafkaError

@@ -9,6 +9,11 @@ _COORDINATOR: Final = {
     "partition": "partition that the coordinator is on",
     "epoch": "leader epoch in which this broker coordinates",
 }
+_PRUNED: Final = {
+    "topic": "internal topic",
+    "partition": "partition that the coordinator is on",
+    "offset": "the first offset that is needed",
+}
 _TIMER: Final = {"partition": "partition that the coordinator is on, as topic-partition"}
 
 COORDINATOR_EVENTS: Final = EventCatalogue(
@@ -63,6 +68,24 @@ COORDINATOR_EVENTS: Final = EventCatalogue(
                 "partitions": "how many partitions failed",
                 "error": "the failure of the first of them, as text",
             },
+        ),
+        "share_state_not_pruned": EventKind(
+            Level.WARNING,
+            "Records of the share coordinator that are no longer needed could not be deleted. It tries again later.",
+            {**_PRUNED, "error": "name of the error code"},
+            "partition {partition} of {topic} keeps records before offset {offset} that no share group needs: {error}",
+            1,
+        ),
+        "share_state_pruned": EventKind(
+            Level.DEBUG, "Records of the share coordinator that are no longer needed were deleted.", _PRUNED
+        ),
+        "share_state_topic_not_created": EventKind(
+            Level.WARNING,
+            "A share group needs the topic of its share coordinators, and the controller has not created it.",
+            {"topic": "internal topic", "error": "name of the error code"},
+            "{topic} cannot be created, so no share group works: {error}. The topic needs as many brokers as "
+            "share.coordinator.state.topic.replication.factor",
+            1,
         ),
         "transaction_marker_fenced": EventKind(
             Level.WARNING,

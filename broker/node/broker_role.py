@@ -16,7 +16,7 @@ from broker.coordinator.runtime.runtime import CoordinatorKeyType, CoordinatorRu
 from broker.handlers import HANDLERS, TELEMETRY_HANDLERS
 from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
-from broker.node.coordinators import Transactions, group_coordinator, transactions
+from broker.node.coordinators import Transactions, group_coordinator, shares, transactions
 from broker.node.listeners import reachable
 from broker.node.node_context import NodeContext
 from broker.quota import BrokerQuotas, QuotaWindows
@@ -50,7 +50,8 @@ _TELEMETRY_SWEEP_S: Final = 10.0
 class BrokerRole:
     """The tasks of the role run in `nursery`. `partitions` follows the metadata from the start of the log.
 
-    `fetchers` replicate the partitions that other brokers lead. They are set once the logs are loaded.
+    `fetchers` replicate the partitions that other brokers lead. They are set once the logs are loaded. `shares` has the
+    share coordinator, and this broker's way to the states of share-partitions.
     """
 
     def __init__(
@@ -62,13 +63,13 @@ class BrokerRole:
         scrubber: Scrubber,
         nursery: trio.Nursery,
     ) -> None:
-        self._shared = shared
-        self._log_manager = log_manager
+        self._shared, self._log_manager = shared, log_manager
         self.partitions = partitions
         self._channel, self._nursery, self.scrubber = channel, nursery, scrubber
         self._deadlines = Deadlines()
         self._groups = group_coordinator(shared, partitions, self._deadlines)
         self._transactions = self._make_transactions()
+        self.shares = shares(shared, partitions, self._deadlines, channel)
         self._image_waits = ImageWaits(shared.loader)
         shared.loader.add_publisher(self._image_waits.publish)
         self._housekeeping = Housekeeping(shared.env, log_manager, partitions.high_watermark)
@@ -140,7 +141,7 @@ class BrokerRole:
         self.partitions.when_log_dir_failed(self._lifecycle.log_dir_failed)
         self.partitions.start(loader.image)
         services = self._services()
-        for run in (services.producer_ids.run, services.deadlines.run, self._transactions.run):
+        for run in (services.producer_ids.run, services.deadlines.run, self._transactions.run, self.shares.run):
             nursery.start_soon(run)
         for runtime in services.coordinators.values():
             nursery.start_soon(runtime.run)
@@ -282,6 +283,7 @@ class BrokerRole:
             transactions=self._transactions.coordinator,
             transaction_markers=self._transactions.markers,
             transaction_verifier=self._transactions.verifier,
+            share_coordinator=self.shares.coordinator,
             coordinators=self._coordinators(),
             deadlines=self._deadlines,
             telemetry=self.telemetry,

@@ -6,18 +6,25 @@ from typing import Final, TypeVar
 
 import trio
 
+from broker.controller_client.channel import ControllerChannel
+from broker.coordinator.broker_connections import BrokerConnections
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.coordinator import GroupCoordinator
 from broker.coordinator.group.shard import GroupCoordinatorShard
 from broker.coordinator.internal_topics import (
     CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
     TRANSACTION_STATE,
     group_partition_count,
+    internal_topic,
+    share_partition_count,
     transaction_partition_count,
 )
 from broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
 from broker.coordinator.runtime.shard import CoordinatorShard, ShardContext
-from broker.coordinator.transaction.broker_connections import BrokerConnections
+from broker.coordinator.share.coordinator import ShareCoordinator
+from broker.coordinator.share.shard import ShareCoordinatorShard
+from broker.coordinator.share.state_client import ShareStateClient
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.marker_sender import MarkerSender
 from broker.coordinator.transaction.marker_writer import MarkerWriter
@@ -26,7 +33,8 @@ from broker.coordinator.transaction.verification import TransactionVerifier
 from broker.net.deadlines import Deadlines
 from broker.node.node_context import NodeContext
 from broker.replication.replica_manager import ReplicaManager
-from broker.wire.errors import KafkaError
+from broker.wire.api.create_topics import CreateTopicsRequest
+from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import Compression
 from kraft import lazy_attrs
 from metadata.controller import GROUP_VERSION, TRANSACTION_VERSION
@@ -36,6 +44,10 @@ S = TypeVar("S", bound=CoordinatorShard)
 # The value that leaves the linger time to the coordinator, and the time it then uses, which is Kafka 4.1's fixed one.
 _ADAPTIVE: Final = -1
 _LINGER_MS_MAX: Final = 5
+_CREATE_TOPICS_VERSION: Final = 7
+_CREATION_TIMEOUT_MS: Final = 2_000
+# After this time without an answer, a connection to a share coordinator counts as lost: consumers wait meanwhile.
+_SHARE_REQUEST_TIMEOUT_MS: Final = 10_000
 
 
 @lazy_attrs.frozen
@@ -68,7 +80,7 @@ def transactions(
     """
     loader, effective, node_id = shared.loader, shared.effective, shared.config.node_id
     runtime = _transaction_runtime(shared, partitions, deadlines)
-    connections = _connections(shared)
+    connections = _connections(shared, "txn", lambda: effective.config.request_timeout_ms)
     writer = MarkerWriter(
         partitions,
         groups.runtime,
@@ -86,12 +98,12 @@ def transactions(
     return Transactions(coordinator, writer, verifier, sender, connections)
 
 
-def _connections(shared: NodeContext) -> BrokerConnections:
+def _connections(shared: NodeContext, purpose: str, request_timeout_ms: Callable[[], float]) -> BrokerConnections:
     return BrokerConnections(
-        f"broker-{shared.config.node_id}-txn",
+        f"broker-{shared.config.node_id}-{purpose}",
         shared.config.endpoints.inter_broker_listener_name,
         lambda broker_id: shared.loader.image.cluster.brokers.get(broker_id),
-        lambda: shared.effective.config.request_timeout_ms,
+        request_timeout_ms,
         shared.security.to_brokers,
     )
 
@@ -168,6 +180,74 @@ def group_coordinator(shared: NodeContext, partitions: ReplicaManager, deadlines
         shared.env.rng,
         has_consumer_groups=lambda: loader.image.features.get(GROUP_VERSION, 0) > 0,
     )
+
+
+@lazy_attrs.frozen
+class Shares:
+    """The share coordinator, and this broker's way to all share coordinators."""
+
+    coordinator: ShareCoordinator
+    state: ShareStateClient
+    _connections: BrokerConnections
+
+    async def run(self) -> None:
+        """Runs all of it, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for run in (self._connections.run, self.coordinator.runtime.run, self.coordinator.run, self.state.run):
+                nursery.start_soon(run)
+
+
+def shares(shared: NodeContext, partitions: ReplicaManager, deadlines: Deadlines, channel: ControllerChannel) -> Shares:
+    """Creates the share coordinator, and registers it for changes of partitions and metadata. The caller runs it."""
+    effective = shared.effective
+    coordinator = ShareCoordinator(
+        _share_runtime(shared, partitions, deadlines), lambda: effective.config, partitions, shared.env.trace
+    )
+    connections = _connections(
+        shared, "share", lambda: min(effective.config.request_timeout_ms, _SHARE_REQUEST_TIMEOUT_MS)
+    )
+    state = ShareStateClient(
+        shared.config.node_id,
+        coordinator,
+        lambda: shared.loader.image,
+        connections,
+        partial(_create_topic, shared, channel, SHARE_GROUP_STATE),
+        deadlines,
+        partitions.commit_staged,
+        shared.env.rng,
+        shared.env.trace,
+    )
+    return Shares(coordinator, state, connections)
+
+
+async def _create_topic(shared: NodeContext, channel: ControllerChannel, name: str) -> ErrorCode:
+    """Has the controller create an internal topic. Returns NONE if it is there, or the error."""
+    topic = internal_topic(name, shared.effective.config)
+    assert topic is not None, "it is the topic of a coordinator"
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=_CREATION_TIMEOUT_MS)
+    try:
+        response = await channel.call(request, _CREATE_TOPICS_VERSION, timeout_ms=_CREATION_TIMEOUT_MS)
+    except KafkaError as error:
+        return error.code
+    code = ErrorCode(response.topics[0].error_code)
+    return ErrorCode.NONE if code is ErrorCode.TOPIC_ALREADY_EXISTS else code
+
+
+def _share_runtime(
+    shared: NodeContext, partitions: ReplicaManager, deadlines: Deadlines
+) -> CoordinatorRuntime[ShareCoordinatorShard]:
+    config, loader, effective = shared.config, shared.loader, shared.effective
+    linger_ms = config.share_coordinator_append_linger_ms
+    settings = RuntimeSettings(
+        topic=SHARE_GROUP_STATE,
+        partition_count=lambda: share_partition_count(loader.image, effective.config),
+        write_timeout_ms=config.share_coordinator_write_timeout_ms,
+        load_buffer_bytes=config.share_coordinator_load_buffer_size,
+        compression=Compression(config.share_coordinator_state_topic_compression_codec),
+        append_linger_ms=_LINGER_MS_MAX if linger_ms == _ADAPTIVE else linger_ms,
+        is_compacted=False,
+    )
+    return _runtime(shared, partitions, deadlines, settings, lambda context: ShareCoordinatorShard(context, config))
 
 
 def _runtime(

@@ -9,7 +9,7 @@ from typing import Final
 import trio
 
 from broker.config import KafkaConfig
-from broker.coordinator.transaction.broker_connections import BrokerConnections
+from broker.coordinator.broker_connections import BrokerConnections
 from broker.metrics import Histogram, MetricsRegistry
 from broker.metrics.collectors import (
     ConnectionCollector,
@@ -23,6 +23,7 @@ from broker.metrics.collectors import (
     QuotaCollector,
     RequestCollector,
     ScrubCollector,
+    ShareCollector,
     TelemetryCollector,
     TransactionCollector,
 )
@@ -103,6 +104,7 @@ class NodeMetrics:
         self.registry.add(QuotaCollector(quotas))
         self.registry.add(GroupCollector(groups, ends.end_offset), ends.prepare)
         self.registry.add(TransactionCollector(services.transactions.runtime))
+        self.registry.add(ShareCollector(services.share_coordinator))
         self.registry.add(TelemetryCollector(services.telemetry))
         self._requests.add_counts(request_counts)
 

@@ -12,6 +12,7 @@ from broker.controller_client.image_waits import ImageWaits
 from broker.controller_client.producer_ids import ProducerIds
 from broker.coordinator.group.coordinator import GroupCoordinator
 from broker.coordinator.runtime.runtime import CoordinatorRuntime
+from broker.coordinator.share.coordinator import ShareCoordinator
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.marker_writer import MarkerWriter
 from broker.coordinator.transaction.verification import TransactionVerifier
@@ -82,6 +83,7 @@ class Services:
     transactions: TransactionCoordinator
     transaction_markers: MarkerWriter
     transaction_verifier: TransactionVerifier
+    share_coordinator: ShareCoordinator
     coordinators: Mapping[int, CoordinatorRuntime[Any]]
     deadlines: Deadlines
     image_waits: ImageWaits

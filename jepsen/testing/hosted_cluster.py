@@ -42,6 +42,7 @@ _TEST_CONFIGS: Final = {
     "broker.heartbeat.interval.ms": "500",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.num.partitions": "4",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
 

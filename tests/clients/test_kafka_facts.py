@@ -1,5 +1,6 @@
 """The facts in `tests/kafka_facts` equal those of Kafka's own jars."""
 
+import re
 import shutil
 import subprocess
 
@@ -19,6 +20,16 @@ def test_facts_equal_those_of_kafkas_jars(kind: str, kafka_jars: None) -> None:
     line = [*apache_kafka.java(str(program)), kind]
     printed = subprocess.run(line, capture_output=True, text=True, check=True, timeout=300).stdout
     assert printed.splitlines() == (kafka_facts.DIRECTORY / f"{kind}.csv").read_text().splitlines()
+
+
+def test_share_coordinator_decides_as_that_of_kafkas_jars(kafka_jars: None) -> None:
+    if apache_kafka.KAFKA_VERSION != kafka_facts.SHARE_STATE_VERSION:
+        pytest.skip(f"the decisions are those of Apache Kafka {kafka_facts.SHARE_STATE_VERSION}")
+    program = kafka_facts.DIRECTORY / "ShareStateFacts.java"
+    done = subprocess.run(apache_kafka.java(str(program)), capture_output=True, text=True, check=True, timeout=300)
+    # Kafka logs some refusals to standard output.
+    rows = [line for line in done.stdout.splitlines() if re.match(r"(sequence|\d),", line)]
+    assert rows == (kafka_facts.DIRECTORY / "share_state.csv").read_text().splitlines()
 
 
 def test_accepted_values_equal_those_of_kafkas_jars_and_of_its_broker(kafka_jars: None, full: bool) -> None:

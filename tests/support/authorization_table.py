@@ -190,6 +190,7 @@ TABLE: Final[Mapping[str, Needs]] = {
     "DeleteAcls": cluster(Op.ALTER),
     "DeleteGroups": lambda request, _: [need(Right(Op.DELETE, GROUP, each)) for each in request.groups_names],
     "DeleteRecords": topics(Op.DELETE),
+    "DeleteShareGroupState": cluster(Op.CLUSTER_ACTION),
     "DeleteTopics": lambda request, _: _delete_topics(request.topic_names),
     "DescribeAcls": cluster(Op.DESCRIBE),
     "DescribeClientQuotas": cluster(Op.DESCRIBE_CONFIGS),
@@ -215,6 +216,7 @@ TABLE: Final[Mapping[str, Needs]] = {
     "GetTelemetrySubscriptions": nothing,
     "Heartbeat": group(Op.READ),
     "IncrementalAlterConfigs": _configs(Op.ALTER_CONFIGS),
+    "InitializeShareGroupState": cluster(Op.CLUSTER_ACTION),
     "InitProducerId": _init_producer_id,
     "JoinGroup": group(Op.READ),
     "LeaveGroup": group(Op.READ),
@@ -231,6 +233,8 @@ TABLE: Final[Mapping[str, Needs]] = {
     "OffsetForLeaderEpoch": _offset_for_leader_epoch,
     "Produce": topics(Op.WRITE, lambda request: [each.name for each in request.topic_data]),
     "PushTelemetry": nothing,
+    "ReadShareGroupState": cluster(Op.CLUSTER_ACTION),
+    "ReadShareGroupStateSummary": cluster(Op.CLUSTER_ACTION),
     "RemoveRaftVoter": cluster(Op.ALTER),
     "RenewDelegationToken": nothing,
     # Any client may authenticate, before it has a name.
@@ -244,6 +248,7 @@ TABLE: Final[Mapping[str, Needs]] = {
     "TxnOffsetCommit": _txn_offset_commit,
     "UnregisterBroker": cluster(Op.ALTER),
     "UpdateFeatures": cluster(Op.ALTER),
+    "WriteShareGroupState": cluster(Op.CLUSTER_ACTION),
     "WriteTxnMarkers": _markers,
 }
 

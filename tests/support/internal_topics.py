@@ -7,4 +7,5 @@ from typing import Final
 FEW_PARTITIONS: Final = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.num.partitions": "4",
 }

@@ -1,4 +1,5 @@
-"""Facts about Apache Kafka 4.3: its APIs, features, configs and throttle times, read from `tests/kafka_facts`.
+"""Facts about Apache Kafka 4.3: its APIs, features, configs and throttle times, read from `tests/kafka_facts`; and the
+decisions of the share coordinator of Kafka 4.4.
 
 `tests/clients/test_kafka_facts.py` compares these files with Kafka's own jars, if Java and the jars are available.
 """
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import attrs
 
+# Earlier share coordinators decide otherwise: start offsets may move back, for example.
+SHARE_STATE_VERSION = "4.4.0"
 DIRECTORY = Path(__file__).parents[1] / "kafka_facts"
 
 
@@ -24,7 +27,7 @@ class ApiFact:
 
 
 def read(kind: str) -> list[dict[str, str]]:
-    """The rows of `kind`: apis, features, configs or throttle_times."""
+    """The rows of `kind`: apis, features, configs, throttle_times or share_state."""
     with (DIRECTORY / f"{kind}.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 

@@ -16,6 +16,7 @@ from broker.wire.header import encode_request_header
 from tests.support.valid_admin_requests import admin_messages, controller_messages
 from tests.support.valid_group_requests import group_messages
 from tests.support.valid_security_requests import broker_messages, security_messages
+from tests.support.valid_share_requests import share_messages
 from tests.support.valid_transaction_requests import transaction_messages
 from tests.support.wire_client import framed
 
@@ -73,6 +74,7 @@ def frames(topic: str) -> list[bytes]:
         *admin_messages(topic),
         *security_messages(topic),
         *broker_messages(topic),
+        *share_messages(),
     ]
     return [
         *(frame(message, version) for message, versions in _messages(topic) for version in versions),

@@ -49,7 +49,8 @@ class RuntimeSettings:
     """`topic` is the internal topic; `partition_count` is its number of partitions, also before it exists.
 
     A response waits at most `write_timeout_ms` for its commit. Loading reads `load_buffer_bytes` at a time. For
-    `append_linger_ms` see `AppendScheduler`.
+    `append_linger_ms` see `AppendScheduler`. If the topic is not compacted, a record does not replace earlier ones of
+    its key, and all records of the log are replayed.
     """
 
     topic: str
@@ -58,6 +59,7 @@ class RuntimeSettings:
     load_buffer_bytes: int
     compression: Compression
     append_linger_ms: int
+    is_compacted: bool = True
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -229,7 +231,7 @@ class CoordinatorRuntime(Generic[S]):
                 self._start_loading(shard.partition)
 
     async def _load(self, shard: HostedShard[S]) -> None:
-        loader = ShardLoader(shard, self.settings.load_buffer_bytes)
+        loader = ShardLoader(shard, self.settings.load_buffer_bytes, self.settings.is_compacted)
         began = trio.current_time()
         try:
             await loader.run()

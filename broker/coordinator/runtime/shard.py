@@ -23,7 +23,8 @@ class CoordinatorShard(Protocol):
         """Replays a record of the partition, in the order of the log. `value` is None for a tombstone.
 
         `producer_id` is -1 outside of transactions; a transaction's record takes effect when the transaction commits.
-        Records that a later record of the same key replaces may be missing. Records of unknown types are skipped.
+        In a compacted topic, records that a later record of the same key replaces may be missing. Records of unknown
+        types are skipped.
         """
         ...
 

@@ -32,12 +32,13 @@ class LoadingAborted(Exception):
 class ShardLoader:
     """Loads one shard. `records` and `size_bytes` count what was read.
 
-    A record that a later record of the same key replaces need not be replayed, just as compaction may remove it. The
-    loader holds back some records and replays only the last of each key among them.
+    If the topic `is_compacted`, a record that a later record of the same key replaces need not be replayed, just as
+    compaction may remove it. The loader then holds back some records and replays only the last of each key among them.
     """
 
     shard: HostedShard[Any]
     buffer_bytes: int
+    is_compacted: bool = True
     records: int = 0
     size_bytes: int = 0
     _latest: dict[bytes, Record] = attrs.field(factory=dict)
@@ -96,8 +97,11 @@ class ShardLoader:
             await self._release()  # records of an open transaction replace nothing yet
             for record in records:
                 self._replay(record, header.producer_id)
-        else:
+        elif self.is_compacted:
             self._hold(records)
+        else:
+            for record in records:
+                self._replay(record)
         await self._count(len(records))
         if len(self._latest) > _HELD_MAX:
             await self._release()

@@ -6,10 +6,9 @@ the group creates and deletes it. Both do so by a `ShareStateStore`.
 
 from typing import Final, NamedTuple, Protocol
 
-import attrs
-
 from broker.coordinator.runtime.completion import Completion
 from broker.wire.uuids import encode_uuid
+from kraft import lazy_attrs
 
 # The start offset of a share-partition whose leader has yet to find where the group begins.
 UNINITIALIZED: Final = -1
@@ -44,7 +43,7 @@ class StateBatch(NamedTuple):
     delivery_count: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class PartitionState:
     """The state of a share-partition, as its leader reads it.
 
@@ -66,7 +65,7 @@ class PartitionState:
         )
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class PartitionSummary:
     """The summary of a state, for group coordinators.
 

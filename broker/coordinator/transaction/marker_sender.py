@@ -14,8 +14,8 @@ from typing import Final
 import trio
 
 from broker.client import ConnectionLost
+from broker.coordinator.broker_connections import BrokerConnections
 from broker.coordinator.runtime.transaction_marker import TransactionMarker
-from broker.coordinator.transaction.broker_connections import BrokerConnections
 from broker.coordinator.transaction.marker_writer import MarkerWriter
 from broker.coordinator.transaction.transaction import TopicPartition
 from broker.net.deadlines import Deadlines

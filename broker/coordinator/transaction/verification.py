@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from broker.client import ConnectionLost
-from broker.coordinator.transaction.broker_connections import BrokerConnections
+from broker.coordinator.broker_connections import BrokerConnections
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, TopicPartition
 from broker.wire.api.add_partitions_to_txn import (

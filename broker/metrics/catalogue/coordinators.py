@@ -1,10 +1,11 @@
-"""Groups and transactions. Those that this broker coordinates."""
+"""Groups, transactions and share-partitions. Those that this broker coordinates."""
 
 from typing import Final
 
-from broker.metrics.metric import Unit, gauge
+from broker.metrics.metric import Unit, counter, gauge, histogram
 
 _GROUPS: Final = "kafka.server:type=group-coordinator-metrics"
+_SHARES: Final = "kafka.server:type=share-coordinator-metrics"
 _GROUP_PARTITION: Final = ("consumergroup", "topic", "partition")
 
 GROUP_COUNT: Final = gauge(
@@ -35,4 +36,22 @@ TRANSACTIONS: Final = gauge(
     "kafka_coordinator_transaction_transactions",
     "Transactional ids by the state of their transaction",
     labels=("state",),
+)
+SHARE_WRITES: Final = counter(
+    "kafka_server_sharecoordinatormetrics_write_total",
+    "Writes of the states of share-partitions",
+    mbean=f"{_SHARES}: write-total, write-rate",
+)
+SHARE_WRITE_TIME: Final = histogram(
+    "kafka_server_sharecoordinatormetrics_write_latency",
+    "Time of a write of a share-partition's state until its record is committed",
+    unit=Unit.MILLISECONDS,
+    mbean=f"{_SHARES}: write-latency-avg, write-latency-max",
+)
+SHARE_PRUNED_OFFSET: Final = gauge(
+    "kafka_server_sharecoordinatormetrics_last_pruned_offset",
+    "Offset before which the share coordinator deleted the records of its topic last",
+    labels=("topic", "partition"),
+    unit=Unit.OFFSET,
+    mbean=f"{_SHARES},topic=*,partition=*: last-pruned-offset",
 )

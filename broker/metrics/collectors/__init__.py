@@ -2,7 +2,7 @@
 
 from broker.metrics.collectors.clients import ConnectionCollector, QuotaCollector
 from broker.metrics.collectors.controller import ControllerCollector, Elections, QuorumCollector
-from broker.metrics.collectors.coordinators import GroupCollector, TransactionCollector
+from broker.metrics.collectors.coordinators import GroupCollector, ShareCollector, TransactionCollector
 from broker.metrics.collectors.logs import LogDirectoryCollector, ScrubCollector
 from broker.metrics.collectors.partitions import PartitionCollector
 from broker.metrics.collectors.process import ProcessCollector
@@ -21,6 +21,7 @@ __all__ = [
     "QuotaCollector",
     "RequestCollector",
     "ScrubCollector",
+    "ShareCollector",
     "TelemetryCollector",
     "TransactionCollector",
 ]

@@ -1,4 +1,4 @@
-"""The groups and transactions that this broker coordinates."""
+"""The groups, transactions and share-partitions that this broker coordinates."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -6,13 +6,16 @@ from typing import Final
 
 from broker.coordinator.group.shard import GroupCoordinatorShard
 from broker.coordinator.runtime.runtime import CoordinatorRuntime
+from broker.coordinator.share.coordinator import ShareCoordinator
 from broker.coordinator.transaction.shard import TransactionShard
 from broker.coordinator.transaction.transaction import TransactionState
 from broker.metrics.catalogue import coordinators
+from broker.metrics.histogram import Histogram
 from broker.metrics.metric import Family, Sample
 
 # Groups or transactions between two steps in families that do not have a series for each.
 _STEP_ITEMS: Final = 64
+_WRITE_BOUNDS_MS: Final = (0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000)
 
 
 class GroupCollector:
@@ -101,3 +104,19 @@ class TransactionCollector:
                     yield None
         for each, count in counts.items():
             yield Sample((each.wire_name,), count)
+
+
+class ShareCollector:
+    """Reads a share coordinator, and has it report the time of each write."""
+
+    def __init__(self, coordinator: ShareCoordinator) -> None:
+        self._coordinator = coordinator
+        self._write_times = Histogram(_WRITE_BOUNDS_MS)
+        coordinator.record_write_s = lambda seconds: self._write_times.record(seconds * 1000)
+
+    def collect(self) -> Iterable[Family]:
+        coordinator = self._coordinator
+        yield coordinators.SHARE_WRITES.single(coordinator.write_count)
+        yield coordinators.SHARE_WRITE_TIME.single(self._write_times.distribution)
+        topic, pruned = coordinator.runtime.settings.topic, sorted(coordinator.last_pruned.items())
+        yield coordinators.SHARE_PRUNED_OFFSET, [Sample((topic, str(index)), offset) for index, offset in pruned]

@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 import trio
 
 from broker.client import ConnectionLost
+from broker.coordinator.broker_connections import BrokerConnections
 from broker.coordinator.group.shard import GroupCoordinatorShard
 from broker.coordinator.runtime.runtime import CoordinatorRuntime
-from broker.coordinator.transaction.broker_connections import BrokerConnections
 from broker.metrics.collectors.coordinators import committed_offsets
 from broker.replication.replica_manager import ReplicaManager
 from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

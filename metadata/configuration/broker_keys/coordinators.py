@@ -170,33 +170,32 @@ class CoordinatorConfigs(ConfigValues):
         "org.apache.kafka.server.share.persister.DefaultStatePersister", None, MEDIUM,
         "The class that keeps the state of share groups.", internal=True, takes_effect=False)
     share_coordinator_state_topic_num_partitions = key(INT, 50, at_least(1), HIGH,
-        "Partitions of __share_group_state; never change it on a living cluster.", takes_effect=False)
+        "Partitions of __share_group_state; never change it on a living cluster.")
     share_coordinator_state_topic_replication_factor = key(SHORT, 3, at_least(1), HIGH,
-        "Replicas of __share_group_state.", takes_effect=False)
+        "Replicas of __share_group_state.")
     share_coordinator_state_topic_min_isr = key(SHORT, 2, at_least(1), HIGH,
-        "min.insync.replicas of __share_group_state.", takes_effect=False)
+        "min.insync.replicas of __share_group_state.")
     share_coordinator_state_topic_segment_bytes = key(INT, 100 * MIB, at_least(1), HIGH,
-        "Segment size of __share_group_state.", takes_effect=False)
+        "Segment size of __share_group_state.")
     share_coordinator_threads = key(INT, 1, at_least(1), MEDIUM,
         "Threads of the share coordinator in Apache Kafka.", takes_effect=False)
     share_coordinator_snapshot_update_records_per_snapshot = key(INT, 500, between(0, 500), MEDIUM,
-        "Updates of a share state that are written between two snapshots of it.", takes_effect=False)
+        "Updates of a share state that are written between two snapshots of it.")
     share_coordinator_load_buffer_size = key(INT, 5 * MIB, at_least(1), HIGH,
-        "Bytes that are read at once when a share coordinator loads its state.", takes_effect=False)
+        "Bytes that are read at once when a share coordinator loads its state.")
     share_coordinator_state_topic_compression_codec = key(INT, 0, None, HIGH,
-        "Compression of __share_group_state: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", takes_effect=False)
+        "Compression of __share_group_state: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.")
     share_coordinator_append_linger_ms = key(INT, -1, at_least(-1), MEDIUM,
-        "How long in ms the share coordinator gathers records before it writes them; -1 leaves that to it.",
-        takes_effect=False)
+        "How long in ms the share coordinator gathers records before it writes them; -1 leaves that to it.")
     share_coordinator_cached_buffer_max_bytes = key(INT, MIB + 12, at_least(512 * KIB), MEDIUM,
         "Size of the buffers that a share coordinator in Apache Kafka keeps for its next writes.", CLUSTER_WIDE,
         takes_effect=False)
     share_coordinator_write_timeout_ms = key(INT, 5000, at_least(1), HIGH,
-        "How long in ms a write of the share coordinator waits for the replicas.", takes_effect=False)
+        "How long in ms a write of the share coordinator waits for the replicas.")
     share_coordinator_state_topic_prune_interval_ms = key(INT, 5 * MINUTE_MS, at_least(1), LOW,
-        "How often in ms __share_group_state is freed of what is no longer needed.", internal=True, takes_effect=False)
+        "How often in ms __share_group_state is freed of what is no longer needed.", internal=True)
     share_coordinator_cold_partition_snapshot_interval_ms = key(INT, 5 * MINUTE_MS, at_least(1), LOW,
-        "How often in ms idle share states get a snapshot.", internal=True, takes_effect=False)
+        "How often in ms idle share states get a snapshot.", internal=True)
     transaction_state_log_min_isr = key(INT, 2, at_least(1), HIGH,
         "min.insync.replicas of __transaction_state.")
     transaction_state_log_load_buffer_size = key(INT, 5 * MIB, at_least(1), HIGH,

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from broker.coordinator.transaction.broker_connections import BrokerConnections
+from broker.coordinator.broker_connections import BrokerConnections
 from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
 from broker.coordinator.transaction.verification import ClientSupport, TransactionVerifier, Verdicts
 from broker.wire.api.add_partitions_to_txn import (

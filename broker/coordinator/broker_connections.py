@@ -1,4 +1,4 @@
-"""Connections from this broker to others, for the requests that brokers send each other about transactions."""
+"""Connections from this broker to others, for the requests that coordinators of different brokers send each other."""
 
 from collections.abc import Callable
 from typing import Any, Final
