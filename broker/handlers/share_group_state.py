@@ -73,12 +73,11 @@ def _result(partition_result: type[Any], index: int, outcome: Any) -> Any:
         case KafkaError():
             return partition_result(partition=index, error_code=outcome.code, error_message=message_of(outcome))
         case PartitionState():
-            batches = [read_share_group_state.StateBatch(**batch._asdict()) for batch in outcome.batches]
             return partition_result(
                 partition=index,
                 state_epoch=outcome.state_epoch,
                 start_offset=outcome.start_offset,
-                state_batches=batches,
+                state_batches=outcome.batches,
             )
         case PartitionSummary():
             return partition_result(

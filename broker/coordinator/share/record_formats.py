@@ -78,7 +78,6 @@ _SNAPSHOT_KEY: Final[type[Any]] = ShareSnapshotKey
 _UPDATE_KEY: Final[type[Any]] = ShareUpdateKey
 _SNAPSHOT: Final[type[Any]] = ShareSnapshotValue
 _UPDATE: Final[type[Any]] = ShareUpdateValue
-_BATCH: Final[type[Any]] = RecordedBatch
 
 
 @lazy_attrs.frozen
@@ -109,7 +108,7 @@ class ShareSnapshot:
             delivery_complete_count=self.delivery_complete_count,
             create_timestamp=self.created_ms,
             write_timestamp=self.written_ms,
-            state_batches=_recorded(self.batches),
+            state_batches=self.batches,
         )
         return CoordinatorRecord(_encode_key(_SNAPSHOT_KEY, key), _encode_value(value))
 
@@ -134,7 +133,7 @@ class ShareUpdate:
             leader_epoch=self.leader_epoch,
             start_offset=self.start_offset,
             delivery_complete_count=self.delivery_complete_count,
-            state_batches=_recorded(self.batches),
+            state_batches=self.batches,
         )
         return CoordinatorRecord(_encode_key(_UPDATE_KEY, key), _encode_value(value))
 
@@ -187,10 +186,6 @@ def state_batches(batches: Sequence[Any]) -> tuple[StateBatch, ...]:
         StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
         for batch in batches
     )
-
-
-def _recorded(batches: Sequence[StateBatch]) -> list[Any]:
-    return [_BATCH(**batch._asdict()) for batch in batches]
 
 
 def _encode_key(cls: type[Any], key: SharePartitionKey) -> bytes:

@@ -34,7 +34,8 @@ class SharePartitionKey(NamedTuple):
 class StateBatch(NamedTuple):
     """The offsets from `first_offset` to `last_offset`, with one delivery state.
 
-    `delivery_state` is AVAILABLE, ACKNOWLEDGED or ARCHIVED.
+    `delivery_state` is AVAILABLE, ACKNOWLEDGED or ARCHIVED. Fields have the names of Kafka's messages and records, so
+    that a batch can stand in them as it is.
     """
 
     first_offset: int

@@ -1,24 +1,15 @@
 """The requests of the state client: carried out by the share coordinator of this broker, or as messages to another."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Protocol
 
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.share.coordinator import ShareCoordinator
 from broker.coordinator.share.record_formats import state_batches
 from broker.coordinator.share.requests import Write
 from broker.coordinator.share.share_state import PartitionState, PartitionSummary, SharePartitionKey
-from broker.wire.api import (
-    delete_share_group_state,
-    initialize_share_group_state,
-    read_share_group_state,
-    read_share_group_state_summary,
-    write_share_group_state,
-)
+from broker.wire.api import APIS
 from kraft import lazy_attrs
-
-# The classes of a message, of its topics and of their partitions.
-Messages: TypeAlias = tuple[type[Any], type[Any], type[Any]]
 
 # The most bytes of a share-partition besides its batches, and of a batch, in a request.
 _PARTITION_BYTES: Final = 64
@@ -28,11 +19,12 @@ _BATCH_BYTES: Final = 24
 class StateRequest(Protocol):
     """A request about one share-partition. Those of one kind and one group can be sent in one message.
 
-    `version` is the version of the message; all brokers of this project serve it.
+    The message is of the API `api_key`, in a `version` that all brokers of this project serve. Its classes are imported
+    when the first one is sent.
     """
 
+    api_key: ClassVar[int]
     version: ClassVar[int]
-    messages: ClassVar[Messages]
 
     @property
     def key(self) -> SharePartitionKey: ...
@@ -58,12 +50,8 @@ class StateRequest(Protocol):
 class InitializeState:
     """InitializeShareGroupState."""
 
+    api_key: ClassVar[int] = 83
     version: ClassVar[int] = 0
-    messages: ClassVar[Messages] = (
-        initialize_share_group_state.InitializeShareGroupStateRequest,
-        initialize_share_group_state.InitializeStateData,
-        initialize_share_group_state.PartitionData,
-    )
     key: SharePartitionKey
     state_epoch: int
     start_offset: int
@@ -83,12 +71,8 @@ class InitializeState:
 class ReadState:
     """ReadShareGroupState."""
 
+    api_key: ClassVar[int] = 84
     version: ClassVar[int] = 0
-    messages: ClassVar[Messages] = (
-        read_share_group_state.ReadShareGroupStateRequest,
-        read_share_group_state.ReadStateData,
-        read_share_group_state.PartitionData,
-    )
     key: SharePartitionKey
     leader_epoch: int
     size_bytes: int = _PARTITION_BYTES
@@ -107,12 +91,8 @@ class ReadState:
 class WriteState:
     """WriteShareGroupState."""
 
+    api_key: ClassVar[int] = 85
     version: ClassVar[int] = 1
-    messages: ClassVar[Messages] = (
-        write_share_group_state.WriteShareGroupStateRequest,
-        write_share_group_state.WriteStateData,
-        write_share_group_state.PartitionData,
-    )
     key: SharePartitionKey
     written: Write
 
@@ -130,7 +110,7 @@ class WriteState:
             "leader_epoch": written.leader_epoch,
             "start_offset": written.start_offset,
             "delivery_complete_count": written.delivery_complete_count,
-            "state_batches": [write_share_group_state.StateBatch(**each._asdict()) for each in written.batches],
+            "state_batches": written.batches,
         }
 
     def value(self, result: Any) -> None:
@@ -141,12 +121,8 @@ class WriteState:
 class DeleteState:
     """DeleteShareGroupState."""
 
+    api_key: ClassVar[int] = 86
     version: ClassVar[int] = 0
-    messages: ClassVar[Messages] = (
-        delete_share_group_state.DeleteShareGroupStateRequest,
-        delete_share_group_state.DeleteStateData,
-        delete_share_group_state.PartitionData,
-    )
     key: SharePartitionKey
     size_bytes: int = _PARTITION_BYTES
 
@@ -164,12 +140,8 @@ class DeleteState:
 class ReadSummary:
     """ReadShareGroupStateSummary."""
 
+    api_key: ClassVar[int] = 87
     version: ClassVar[int] = 1
-    messages: ClassVar[Messages] = (
-        read_share_group_state_summary.ReadShareGroupStateSummaryRequest,
-        read_share_group_state_summary.ReadStateSummaryData,
-        read_share_group_state_summary.PartitionData,
-    )
     key: SharePartitionKey
     leader_epoch: int
     size_bytes: int = _PARTITION_BYTES
@@ -188,13 +160,20 @@ class ReadSummary:
 
 def as_message(requests: Sequence[StateRequest]) -> Any:
     """The message with these requests, which are of one kind and one group, and about different share-partitions."""
-    message, topic, partition = requests[0].messages
+    message: Any = APIS[requests[0].api_key].request
+    topic = _element(message, "topics")
+    partition = _element(topic, "partitions")
     by_topic: dict[bytes, list[Any]] = {}
     for each in requests:
         asked = partition(partition=each.key.partition, **each.fields())
         by_topic.setdefault(each.key.topic_id, []).append(asked)
     topics = [topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in by_topic.items()]
     return message(group_id=requests[0].key.group_id, topics=topics)
+
+
+def _element(struct: Any, field: str) -> Any:
+    """The class of the elements of an array in a message."""
+    return next(spec.type[0] for spec in struct.__fields__ if spec.name == field)
 
 
 def results_of(response: Any) -> dict[tuple[bytes, int], Any]:

@@ -74,8 +74,9 @@ async def write(
 
 
 async def test_states_survive_a_restart_without_their_redundant_records(tmp_path: Path) -> None:
+    """After the last snapshot there are two updates, of which the later one does not replace the earlier one."""
     configs = {
-        "share_coordinator_snapshot_update_records_per_snapshot": 2,
+        "share_coordinator_snapshot_update_records_per_snapshot": 3,
         "share_coordinator_state_topic_prune_interval_ms": 20,
     }
     async with running_node(tmp_path, **configs) as running:
