@@ -36,8 +36,9 @@ _Partition: TypeAlias = Any
 # Carries a request out for one of its share-partitions.
 _CarryOut: TypeAlias = Callable[[ShareCoordinator, SharePartitionKey, _Partition], Completion[Any]]
 
-# Share-partitions that are carried out in one step: some 5 ms.
-_STEP_PARTITIONS: Final = 50
+# The work that is done in one step, which takes some 5 ms: a share-partition is as much as some batches.
+_STEP_WORK: Final = 1000
+_PARTITION_WORK: Final = 20
 
 
 def _respond(response: type[Any], topic_result: type[Any], partition_result: type[Any], carry_out: _CarryOut) -> Any:
@@ -48,11 +49,14 @@ def _respond(response: type[Any], topic_result: type[Any], partition_result: typ
             return response()
         coordinator = context.services.share_coordinator
         begun: list[tuple[bytes, int, Completion[Any]]] = []
+        work = 0
         for topic in request.topics:
             for asked in topic.partitions:
                 key = SharePartitionKey(request.group_id, topic.topic_id, asked.partition)
                 begun.append((topic.topic_id, asked.partition, carry_out(coordinator, key, asked)))
-                if not len(begun) % _STEP_PARTITIONS:
+                work += _work(asked)
+                if work > _STEP_WORK:
+                    work = 0
                     yield None
         results: dict[bytes, Any] = {}
         for number, (topic_id, index, completion) in enumerate(begun, 1):
@@ -66,6 +70,10 @@ def _respond(response: type[Any], topic_result: type[Any], partition_result: typ
         return response(results=[*results.values()])
 
     return handle
+
+
+def _work(asked: _Partition) -> int:
+    return _PARTITION_WORK + len(getattr(asked, "state_batches", ()))
 
 
 def _result(partition_result: type[Any], index: int, outcome: Any) -> Any:

@@ -3,6 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 from heapq import heappop, heappush
+from itertools import pairwise
+from operator import attrgetter
 
 from broker.coordinator.share.share_state import UNINITIALIZED, StateBatch
 
@@ -17,41 +19,56 @@ def merged(current: tuple[StateBatch, ...], written: Sequence[StateBatch], start
     Only the part of `current` that `written` touches is merged again. A state has up to some thousands of batches, and
     to merge all of them takes some ms, at every write.
     """
-    kept, added = _without_older(current, start_offset), [*_valid(_without_older(written, start_offset))]
+    kept, added = _from(current, start_offset), _valid(written, start_offset)
     if not added:
         return kept
     first = min(batch.first_offset for batch in added)
     last = max(batch.last_offset for batch in added)
     # Neighbours of the written offsets take part, since they may become one batch with them.
-    begin = bisect_left(kept, first - 1, key=lambda batch: batch.last_offset)
-    end = bisect_left(kept, last + 2, key=lambda batch: batch.first_offset)
+    begin = bisect_left(kept, first - 1, key=attrgetter("last_offset"))
+    end = bisect_left(kept, last + 2, key=attrgetter("first_offset"))
     return (*kept[:begin], *_sweep([*kept[begin:end], *added]), *kept[end:])
 
 
-def _valid(batches: Sequence[StateBatch]) -> Sequence[StateBatch]:
-    return [batch for batch in batches if batch.first_offset <= batch.last_offset]
+def _from(batches: tuple[StateBatch, ...], start_offset: int) -> tuple[StateBatch, ...]:
+    """The part of ordered batches from `start_offset` on."""
+    if start_offset == UNINITIALIZED or not batches or batches[0].first_offset >= start_offset:
+        return batches
+    begin = bisect_left(batches, start_offset, key=attrgetter("last_offset"))
+    return (*(_cut(batch, start_offset) for batch in batches[begin : begin + 1]), *batches[begin + 1 :])
 
 
-def _without_older(batches: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    if start_offset == UNINITIALIZED or all(batch.first_offset >= start_offset for batch in batches):
-        return tuple(batches)
-    return tuple(
-        batch if batch.first_offset >= start_offset else batch._replace(first_offset=start_offset)
+def _valid(batches: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
+    """The batches of a write that have offsets from `start_offset` on."""
+    return [
+        _cut(batch, start_offset)
         for batch in batches
-        if batch.last_offset >= start_offset
-    )
+        if batch.first_offset <= batch.last_offset and batch.last_offset >= start_offset
+    ]
+
+
+def _cut(batch: StateBatch, start_offset: int) -> StateBatch:
+    return batch if batch.first_offset >= start_offset else batch._replace(first_offset=start_offset)
 
 
 def _sweep(batches: Sequence[StateBatch]) -> list[StateBatch]:
-    """Merges batches of any order, from the lowest offset to the highest.
+    """Merges batches of any order, from the lowest offset to the highest."""
+    by_first = sorted(batches, key=attrgetter("first_offset"))
+    result: list[StateBatch] = []
+    if all(before.last_offset < after.first_offset for before, after in pairwise(by_first)):
+        for batch in by_first:
+            _extend(result, batch)
+    else:
+        _sweep_overlapping(by_first, result)
+    return result
 
-    Between two bounds, the same batches cover all offsets. `active` is a heap of the batches that have begun; those
+
+def _sweep_overlapping(by_first: list[StateBatch], result: list[StateBatch]) -> None:
+    """Between two bounds, the same batches cover all offsets. `active` is a heap of the batches that have begun; those
     that have ended are removed when they come to its top.
     """
-    by_first = sorted(batches, key=lambda batch: batch.first_offset)
-    bounds = sorted({bound for batch in batches for bound in (batch.first_offset, batch.last_offset + 1)})
+    bounds = sorted({bound for batch in by_first for bound in (batch.first_offset, batch.last_offset + 1)})
     active: list[tuple[int, int, int]] = []
-    result: list[StateBatch] = []
     begun = 0
     for at, bound in enumerate(bounds[:-1]):
         while begun < len(by_first) and by_first[begun].first_offset == bound:
@@ -62,7 +79,6 @@ def _sweep(batches: Sequence[StateBatch]) -> list[StateBatch]:
             heappop(active)
         if active:
             _extend(result, StateBatch(bound, bounds[at + 1] - 1, -active[0][1], -active[0][0]))
-    return result
 
 
 def _extend(result: list[StateBatch], batch: StateBatch) -> None:

@@ -26,6 +26,9 @@ from kraft import lazy_attrs
 T = TypeVar("T")
 
 _UNKNOWN_COUNT: Final = -1
+# The highest value of `group.share.partition.max.record.locks`: no more records are under way. To merge so many takes
+# 10 ms, or 140 ms if all of them overlap others.
+_BATCHES_MAX: Final = 10_000
 
 
 @lazy_attrs.frozen
@@ -73,6 +76,8 @@ def write(state: ShareCoordinatorShard, now_ms: int, *, key: SharePartitionKey, 
     _check_leader_epoch(state, key, written.leader_epoch)
     _check_state_epoch(state, key, written.state_epoch)
     _check_exists(state, key)
+    if len(written.batches) > _BATCHES_MAX:
+        raise _invalid(f"{len(written.batches)} batches")
     for batch in written.batches:
         if not 0 <= batch.first_offset <= batch.last_offset:
             raise _invalid(f"a batch of the offsets {batch.first_offset} to {batch.last_offset}")

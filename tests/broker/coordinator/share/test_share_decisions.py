@@ -216,10 +216,14 @@ def test_unreadable_records_are_skipped(key: bytes, value: bytes) -> None:
     assert (shard.state.states, shard.state.skipped_records) == ({}, 1)
 
 
-@pytest.mark.parametrize("written", [StateBatch(5, 4, 2, 1), StateBatch(-2, 4, 2, 1)])
-def test_batches_without_offsets_are_refused(written: StateBatch) -> None:
+@pytest.mark.parametrize(
+    "written",
+    [(StateBatch(5, 4, 2, 1),), (StateBatch(-2, 4, 2, 1),), tuple(StateBatch(at, at, 2, 1) for at in range(10_001))],
+    ids=["no offset", "negative", "too many"],
+)
+def test_batches_that_no_state_can_have_are_refused(written: tuple[StateBatch, ...]) -> None:
     shard = ShareShard()
     shard.write(requests.initialize, key=KEY, state_epoch=0, start_offset=0)
     with pytest.raises(KafkaError) as refused:
-        shard.write(requests.write, key=KEY, written=Write(0, 0, 0, 0, (written,)))
+        shard.write(requests.write, key=KEY, written=Write(0, 0, 0, 0, written))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
