@@ -6,7 +6,7 @@ from typing import Final
 from broker.handlers.group_portions import portions
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
-from broker.server.scheduler import Work
+from broker.server.scheduler import Work, in_task
 from broker.server.slices import each, filtered
 from broker.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from broker.wire.errors import ErrorCode, KafkaError
@@ -26,12 +26,21 @@ def delete_groups(context: BrokerContext, request: DeleteGroupsRequest) -> Work[
         for group_id in allowed:
             del refused[group_id]
         response.results += yield from each(_refused, refused)
-    for group_ids in portions(allowed):
+    for named_ids in portions(allowed):
+        group_ids, failed = named_ids, dict[str, KafkaError]()
+        if context.services.share_groups.has_any(named_ids):
+            failed = yield from in_task(context.services.share_groups.delete_states(named_ids))
+            group_ids = [group_id for group_id in named_ids if group_id not in failed]
+        response.results += [_result(group_id, error) for group_id, error in failed.items()]
         begun = yield from each(context.services.groups.delete_groups, portions(group_ids, _STEP_GROUPS), 1)
         for by_partition, completion in begun:
             outcomes = yield from completion
             response.results += _results(by_partition, outcomes)
     return response
+
+
+def _result(group_id: str, error: KafkaError) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id=group_id, error_code=error.code)
 
 
 def _refused(group_id: str) -> DeletableGroupResult:

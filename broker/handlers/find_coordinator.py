@@ -1,10 +1,10 @@
-"""FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
+"""FindCoordinator (key 10): the broker that coordinates a group, a transactional id, or a share-partition.
 
 That is the leader of the partition which the key belongs to. The first request for a coordinator creates its internal
 topic. A broker does not name itself before it has at least begun to load the partition: librdkafka gives up a commit
 that is refused with NOT_COORDINATOR.
 
-There is no share coordinator yet. Only brokers look for one, and INVALID_REQUEST is final for them.
+Keys of share-partitions, "group:topicId:partition", are for brokers alone (KIP-932).
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,18 +14,20 @@ from typing import Any, Final, TypeAlias
 
 from broker.coordinator.internal_topics import internal_topic, replication_key
 from broker.coordinator.runtime.runtime import CoordinatorKeyType, CoordinatorRuntime
+from broker.coordinator.share.share_state import SharePartitionKey
 from broker.handlers.authorization import refusal
 from broker.handlers.current_leader import Endpoint, leader_endpoints
 from broker.handlers.topic_creation import create_internal_topic
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
-from broker.server.slices import each, filtered
+from broker.server.slices import each
 from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from broker.wire.errors import ErrorCode, KafkaError
-from metadata.protocol import AclOperation, ResourceType
+from metadata.protocol import CLUSTER_NAME, AclOperation, ResourceType
 
 _MANY_FROM: Final = 4
+_SHARES_FROM: Final = 6
 _NO_NODE: Final = -1
 # How long to wait for a partition that the metadata has just assigned to this broker.
 _LEADERSHIP_TIMEOUT_S: Final = 1.0
@@ -42,17 +44,19 @@ def find_coordinator(context: BrokerContext, request: FindCoordinatorRequest) ->
     keys = [request.key]
     if context.api_version >= _MANY_FROM:
         keys = list(dict.fromkeys(request.coordinator_keys))
-    refused = yield from filtered(partial(_is_refused, context, request.key_type), keys)
+    found_errors = yield from each(partial(_key_error, context, request.key_type), keys, _STEP_KEYS)
+    errors = {key: error for key, error in zip(keys, found_errors, strict=True) if error is not None}
     runtime = context.services.coordinators.get(request.key_type)
     reason = ""
-    if runtime is not None and len(refused) < len(keys):
+    if runtime is not None and len(errors) < len(keys):
         if runtime.settings.topic not in context.services.loader.image.topics.by_name:
             reason = yield from in_task(_create(context, runtime.settings.topic))
-        indexes = yield from each(runtime.partition_for, keys, _STEP_KEYS)
+        valid = [key for key in keys if key not in errors]
+        indexes = yield from each(partial(_partition, runtime, request.key_type), valid, _STEP_KEYS)
         missing = _not_led_yet(context, runtime, dict.fromkeys(indexes))
         if missing:
             yield from in_task(runtime.wait_until_coordinated(missing, _LEADERSHIP_TIMEOUT_S))
-    find = partial(_found, context, request.key_type, frozenset(refused), reason)
+    find = partial(_found, context, request.key_type, errors, reason)
     found = yield from each(find, keys, _STEP_KEYS)
     if context.api_version >= _MANY_FROM:
         return FindCoordinatorResponse(coordinators=found)
@@ -98,15 +102,37 @@ def _not_led_yet(context: BrokerContext, runtime: _Runtime, indexes: Iterable[in
     return [index for index in indexes if topic.partitions[index].leader == node_id and not runtime.coordinates(index)]
 
 
-def _is_refused(context: BrokerContext, key_type: int, key: str) -> bool:
+def _key_error(context: BrokerContext, key_type: int, key: str) -> KafkaError | None:
+    """The error for a key that the client may not look for, or that is no key of this type."""
+    if key_type == CoordinatorKeyType.SHARE:
+        if not context.allows(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+            return refusal(ResourceType.CLUSTER)
+        if context.api_version < _SHARES_FROM:
+            return KafkaError(ErrorCode.INVALID_REQUEST, "Keys of share-partitions need version 6.")
+        try:
+            SharePartitionKey.parse(key)
+        except ValueError as error:
+            return KafkaError(ErrorCode.INVALID_REQUEST, str(error))
+        return None
     kind = _RESOURCE_TYPES.get(key_type)
-    return kind is not None and not context.allows(AclOperation.DESCRIBE, kind, key)
+    if kind is None or context.allows(AclOperation.DESCRIBE, kind, key):
+        return None
+    return refusal(kind)
 
 
-def _found(context: BrokerContext, key_type: int, refused: frozenset[str], reason: str, key: str) -> Coordinator:
+def _partition(runtime: _Runtime, key_type: int, key: str) -> int:
+    """The partition of the coordinator's topic that the key, which is valid, belongs to."""
+    if key_type == CoordinatorKeyType.SHARE:
+        key = SharePartitionKey.parse(key).coordinator_key
+    return runtime.partition_for(key)
+
+
+def _found(
+    context: BrokerContext, key_type: int, errors: Mapping[str, KafkaError], reason: str, key: str
+) -> Coordinator:
     try:
-        if key in refused:
-            raise refusal(_RESOURCE_TYPES[key_type])
+        if key in errors:
+            raise errors[key]
         endpoint = _coordinator(context, key_type, reason, key)
     except KafkaError as error:
         return Coordinator(
@@ -123,7 +149,7 @@ def _coordinator(context: BrokerContext, key_type: int, reason: str, key: str) -
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"This cluster has no coordinators for keys of type {key_type}.")
     topic = services.loader.image.topics.by_name.get(runtime.settings.topic)
     if topic is not None:
-        index = runtime.partition_for(key)
+        index = _partition(runtime, key_type, key)
         partition = topic.partitions[index]
         if partition.leader == services.config.node_id and not runtime.coordinates(index):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator has not started yet.")

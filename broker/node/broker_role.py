@@ -69,7 +69,7 @@ class BrokerRole:
         self._deadlines = Deadlines()
         self._groups = group_coordinator(shared, partitions, self._deadlines)
         self._transactions = self._make_transactions()
-        self.shares = shares(shared, partitions, self._deadlines, channel)
+        self.shares = shares(shared, partitions, self._deadlines, channel, self._groups)
         self._image_waits = ImageWaits(shared.loader)
         shared.loader.add_publisher(self._image_waits.publish)
         self._housekeeping = Housekeeping(shared.env, log_manager, partitions.high_watermark)
@@ -284,6 +284,7 @@ class BrokerRole:
             transaction_markers=self._transactions.markers,
             transaction_verifier=self._transactions.verifier,
             share_coordinator=self.shares.coordinator,
+            share_groups=self.shares.groups,
             coordinators=self._coordinators(),
             deadlines=self._deadlines,
             telemetry=self.telemetry,
@@ -295,6 +296,7 @@ class BrokerRole:
         return {
             CoordinatorKeyType.GROUP: self._groups.runtime,
             CoordinatorKeyType.TRANSACTION: self._transactions.coordinator.runtime,
+            CoordinatorKeyType.SHARE: self.shares.coordinator.runtime,
         }
 
     def _registration(self) -> BrokerRegistration:

@@ -11,6 +11,8 @@ from broker.coordinator.broker_connections import BrokerConnections
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.coordinator import GroupCoordinator
 from broker.coordinator.group.shard import GroupCoordinatorShard
+from broker.coordinator.group.share_groups import ShareGroups
+from broker.coordinator.group.share_states import ShareStates
 from broker.coordinator.internal_topics import (
     CONSUMER_OFFSETS,
     SHARE_GROUP_STATE,
@@ -20,6 +22,7 @@ from broker.coordinator.internal_topics import (
     share_partition_count,
     transaction_partition_count,
 )
+from broker.coordinator.latest_offsets import LatestOffsets
 from broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
 from broker.coordinator.runtime.shard import CoordinatorShard, ShardContext
 from broker.coordinator.share.coordinator import ShareCoordinator
@@ -37,7 +40,7 @@ from broker.wire.api.create_topics import CreateTopicsRequest
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import Compression
 from kraft import lazy_attrs
-from metadata.controller import GROUP_VERSION, TRANSACTION_VERSION
+from metadata.controller import GROUP_VERSION, SHARE_VERSION, TRANSACTION_VERSION
 
 S = TypeVar("S", bound=CoordinatorShard)
 
@@ -184,21 +187,31 @@ def group_coordinator(shared: NodeContext, partitions: ReplicaManager, deadlines
 
 @lazy_attrs.frozen
 class Shares:
-    """The share coordinator, and this broker's way to all share coordinators."""
+    """The share coordinator, this broker's way to all share coordinators, and its share groups."""
 
     coordinator: ShareCoordinator
     state: ShareStateClient
+    groups: ShareGroups
     _connections: BrokerConnections
 
     async def run(self) -> None:
         """Runs all of it, until cancelled."""
         async with trio.open_nursery() as nursery:
-            for run in (self._connections.run, self.coordinator.runtime.run, self.coordinator.run, self.state.run):
+            for run in (self._connections.run, self.coordinator.run, self.state.run, self.groups.states.run):
                 nursery.start_soon(run)
 
 
-def shares(shared: NodeContext, partitions: ReplicaManager, deadlines: Deadlines, channel: ControllerChannel) -> Shares:
-    """Creates the share coordinator, and registers it for changes of partitions and metadata. The caller runs it."""
+def shares(
+    shared: NodeContext,
+    partitions: ReplicaManager,
+    deadlines: Deadlines,
+    channel: ControllerChannel,
+    groups: GroupCoordinator,
+) -> Shares:
+    """Creates the share coordinator, and registers it for changes of partitions and metadata.
+
+    The caller runs it, and its `coordinator.runtime`.
+    """
     effective = shared.effective
     coordinator = ShareCoordinator(
         _share_runtime(shared, partitions, deadlines), lambda: effective.config, partitions, shared.env.trace
@@ -217,7 +230,26 @@ def shares(shared: NodeContext, partitions: ReplicaManager, deadlines: Deadlines
         shared.env.rng,
         shared.env.trace,
     )
-    return Shares(coordinator, state, connections)
+    return Shares(coordinator, state, _share_groups(shared, partitions, groups, state, connections), connections)
+
+
+def _share_groups(
+    shared: NodeContext,
+    partitions: ReplicaManager,
+    groups: GroupCoordinator,
+    state: ShareStateClient,
+    connections: BrokerConnections,
+) -> ShareGroups:
+    loader, effective = shared.loader, shared.effective
+    return ShareGroups(
+        groups.runtime,
+        ShareStates(groups.runtime, state, partitions.commit_staged, shared.env.trace),
+        LatestOffsets(shared.config.node_id, partitions, connections, lambda: loader.image),
+        lambda: effective.config,
+        lambda: loader.image,
+        is_served=lambda: loader.image.features.get(SHARE_VERSION, 0) > 0,
+        commit=partitions.commit_staged,
+    )
 
 
 async def _create_topic(shared: NodeContext, channel: ControllerChannel, name: str) -> ErrorCode:

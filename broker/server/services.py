@@ -11,6 +11,7 @@ from broker.controller_client.channel import ControllerChannel
 from broker.controller_client.image_waits import ImageWaits
 from broker.controller_client.producer_ids import ProducerIds
 from broker.coordinator.group.coordinator import GroupCoordinator
+from broker.coordinator.group.share_groups import ShareGroups
 from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.coordinator.share.coordinator import ShareCoordinator
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
@@ -84,6 +85,7 @@ class Services:
     transaction_markers: MarkerWriter
     transaction_verifier: TransactionVerifier
     share_coordinator: ShareCoordinator
+    share_groups: ShareGroups
     coordinators: Mapping[int, CoordinatorRuntime[Any]]
     deadlines: Deadlines
     image_waits: ImageWaits

@@ -160,6 +160,31 @@ def _configs(operation: Op) -> Needs:
     return needs
 
 
+def _share_group_heartbeat(request: Any, version: int) -> Requirements:
+    names = request.subscribed_topic_names or ()
+    return [*group(Op.READ)(request, version), *(need(Right(Op.DESCRIBE, TOPIC, name)) for name in names)]
+
+
+def _share_offsets(operation: Op) -> Needs:
+    """Needs the operation on the group, and READ on the topics."""
+    return lambda request, version: [
+        *group(operation)(request, version),
+        *(need(Right(Op.READ, TOPIC, topic.topic_name)) for topic in request.topics),
+    ]
+
+
+def _describe_share_offsets(request: Any, version: int) -> Requirements:
+    """Without topics, the response leaves out those that the client may not describe."""
+    return [
+        right
+        for each in request.groups
+        for right in (
+            need(Right(Op.DESCRIBE, GROUP, each.group_id)),
+            *(need(Right(Op.DESCRIBE, TOPIC, topic.topic_name)) for topic in each.topics or ()),
+        )
+    ]
+
+
 def _log_dirs(request: Any, version: int) -> Requirements:
     return [need(on_cluster(Op.DESCRIBE), code=None if version < 3 else ErrorCode.NONE)]
 
@@ -174,6 +199,7 @@ TABLE: Final[Mapping[str, Needs]] = {
     "AlterConfigs": _configs(Op.ALTER_CONFIGS),
     "AlterPartition": cluster(Op.CLUSTER_ACTION),
     "AlterPartitionReassignments": cluster(Op.ALTER),
+    "AlterShareGroupOffsets": _share_offsets(Op.READ),
     "AlterUserScramCredentials": cluster(Op.ALTER),
     "ApiVersions": nothing,
     "AssignReplicasToDirs": cluster(Op.CLUSTER_ACTION),
@@ -190,6 +216,7 @@ TABLE: Final[Mapping[str, Needs]] = {
     "DeleteAcls": cluster(Op.ALTER),
     "DeleteGroups": lambda request, _: [need(Right(Op.DELETE, GROUP, each)) for each in request.groups_names],
     "DeleteRecords": topics(Op.DELETE),
+    "DeleteShareGroupOffsets": _share_offsets(Op.DELETE),
     "DeleteShareGroupState": cluster(Op.CLUSTER_ACTION),
     "DeleteTopics": lambda request, _: _delete_topics(request.topic_names),
     "DescribeAcls": cluster(Op.DESCRIBE),
@@ -202,6 +229,7 @@ TABLE: Final[Mapping[str, Needs]] = {
     "DescribeLogDirs": _log_dirs,
     "DescribeProducers": topics(Op.READ),
     "DescribeQuorum": cluster(Op.DESCRIBE),
+    "DescribeShareGroupOffsets": _describe_share_offsets,
     "DescribeTopicPartitions": topics(Op.DESCRIBE),
     "DescribeTransactions": lambda request, _: [
         need(Right(Op.DESCRIBE, TRANSACTION, each)) for each in request.transactional_ids
@@ -240,10 +268,11 @@ TABLE: Final[Mapping[str, Needs]] = {
     # Any client may authenticate, before it has a name.
     "SaslAuthenticate": nothing,
     "SaslHandshake": nothing,
-    # There are no share groups: UNSUPPORTED_VERSION to everyone, as in Kafka where the feature is off.
+    # Records are not delivered to share groups yet: UNSUPPORTED_VERSION to everyone.
     "ShareAcknowledge": nothing,
     "ShareFetch": nothing,
-    "ShareGroupHeartbeat": nothing,
+    "ShareGroupDescribe": lambda request, _: [need(Right(Op.DESCRIBE, GROUP, each)) for each in request.group_ids],
+    "ShareGroupHeartbeat": _share_group_heartbeat,
     "SyncGroup": group(Op.READ),
     "TxnOffsetCommit": _txn_offset_commit,
     "UnregisterBroker": cluster(Op.ALTER),

@@ -2,11 +2,25 @@
 
 from typing import Any
 
+from broker.wire.api.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from broker.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from broker.wire.api.consumer_group_heartbeat import TopicPartitions as OwnedPartitions
 from broker.wire.api.delete_groups import DeleteGroupsRequest
+from broker.wire.api.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from broker.wire.api.describe_groups import DescribeGroupsRequest
+from broker.wire.api.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -33,10 +47,12 @@ from broker.wire.api.share_fetch import (
     ForgottenTopic,
     ShareFetchRequest,
 )
+from broker.wire.api.share_group_describe import ShareGroupDescribeRequest
 from broker.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 GROUP, MEMBER, INSTANCE = "hostile-group", "hostile-member", "hostile-instance"
+SHARE_GROUP = f"{GROUP}-932"
 # The subscription of a consumer of one topic: version 0, one topic named "t", no user data.
 SUBSCRIPTION = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
 TOPIC_ID = b"\x7f" * 16
@@ -100,7 +116,7 @@ def _consumer(topic: str) -> Messages:
 
 
 def _share(topic: str) -> Messages:
-    member: dict[str, Any] = {"group_id": f"{GROUP}-932", "member_id": MEMBER}
+    member: dict[str, Any] = {"group_id": SHARE_GROUP, "member_id": MEMBER}
     batch = {"first_offset": 0, "last_offset": 2, "acknowledge_types": [1, 2, 3]}
     fetched = FetchPartition(acknowledgement_batches=[AcknowledgementBatch(**batch)])
     fetch = ShareFetchRequest(
@@ -117,8 +133,30 @@ def _share(topic: str) -> Messages:
     )
     return [
         (ShareGroupHeartbeatRequest(**member, rack_id="rack", subscribed_topic_names=[topic]), (1,)),
+        *_share_offsets(topic),
         (fetch, (1, 2)),
         (acknowledge, (1, 2)),
+    ]
+
+
+def _share_offsets(topic: str) -> Messages:
+    group = SHARE_GROUP
+    described = DescribeShareGroupOffsetsRequestGroup(
+        group_id=group, topics=[DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[0])]
+    )
+    altered = AlterShareGroupOffsetsRequestTopic(
+        topic_name=topic, partitions=[AlterShareGroupOffsetsRequestPartition(start_offset=1)]
+    )
+    return [
+        (ShareGroupDescribeRequest(group_ids=[group], include_authorized_operations=True), (1,)),
+        (DescribeShareGroupOffsetsRequest(groups=[described]), (0, 1)),
+        (AlterShareGroupOffsetsRequest(group_id=f"{group}-new", topics=[altered]), (0,)),
+        (
+            DeleteShareGroupOffsetsRequest(
+                group_id=group, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic)]
+            ),
+            (0,),
+        ),
     ]
 
 

@@ -49,6 +49,7 @@ T = TypeVar("T")
 
 NO_OFFSET: Final = -1
 _NO_LAG: Final = -1
+_NOT_SERVED: Final = "This cluster has no share groups (KIP-932): share.version is 0. Consume with a consumer group."
 _NO_COUNT: Final = -1
 # Errors of a share coordinator that cannot answer now. Kafka answers other errors like these with no offset, too, so
 # that a state that is missing for a moment looks as if the group had never consumed.
@@ -73,7 +74,7 @@ class ShareGroups:
     """Routes requests about share groups to the shard of the group, and to the share coordinator.
 
     `config` returns the configuration in force, `image` the metadata. `is_served` is true if the cluster's
-    share.version allows share groups; at level 0 all requests fail with UNSUPPORTED_VERSION.
+    share.version allows share groups. Callers ask `refusal` first.
     """
 
     def __init__(
@@ -103,14 +104,18 @@ class ShareGroups:
             self._known = config, ShareGroupConfig.of(config)
         return self._known[1]
 
+    def refusal(self) -> KafkaError | None:
+        """The error for all requests if the cluster's `share.version` is 0. Handlers ask before they authorize, as
+        Kafka does.
+        """
+        return None if self._is_served() else KafkaError(ErrorCode.UNSUPPORTED_VERSION, _NOT_SERVED)
+
     # Members
 
     def heartbeat(
         self, request: ShareGroupHeartbeatRequest, context: RequestContext
     ) -> Completion[ShareGroupHeartbeatResponse]:
         """Completes with the member's epoch, and with its assignment if that has changed."""
-        if not self._is_served():
-            return failed(_not_served())
         client = ShareHeartbeatClient(
             client_id=context.client_id or "", client_host=f"/{context.client_host}", config=self._share_config()
         )
@@ -138,8 +143,6 @@ class ShareGroups:
 
     def describe(self, group_id: str) -> Completion[DescribedGroup]:
         """Completes with the description of a share group."""
-        if not self._is_served():
-            return failed(_not_served())
         if not group_id:
             return failed(KafkaError(ErrorCode.INVALID_GROUP_ID))
         partition = self._runtime.partition_for(group_id)
@@ -154,7 +157,6 @@ class ShareGroups:
 
         A partition without an offset has offset -1. Raises KafkaError.
         """
-        self._check_served()
         initialized = await self._read(group_id, lambda state: initialized_partitions(state, group_id))
         images = self._image().topics
         wanted: list[tuple[TopicImage, Sequence[int]]] = []
@@ -199,7 +201,6 @@ class ShareGroups:
         self, group_id: str, topics: Sequence[AlterShareGroupOffsetsRequestTopic]
     ) -> list[AlterShareGroupOffsetsResponseTopic]:
         """Sets start offsets of a group without members, which may be a new one. Raises KafkaError."""
-        self._check_served()
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         responses, initialization = await self._write(
@@ -217,7 +218,6 @@ class ShareGroups:
         self, group_id: str, topic_names: Sequence[str]
     ) -> list[DeleteShareGroupOffsetsResponseTopic]:
         """Removes topics from a group without members. Raises KafkaError."""
-        self._check_served()
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         names = list(dict.fromkeys(topic_names))
@@ -274,10 +274,6 @@ class ShareGroups:
 
     # Shards
 
-    def _check_served(self) -> None:
-        if not self._is_served():
-            raise _not_served()
-
     async def _write(self, group_id: str, decide: Callable[[GroupCoordinatorShard, int], Decision[T]]) -> T:
         completion = self._runtime.write(self._runtime.partition_for(group_id), decide)
         self._commit()
@@ -294,10 +290,6 @@ def _delete_states(
     group_ids: list[str], state: GroupCoordinatorShard, now_ms: int
 ) -> Decision[dict[str, PartitionSets | KafkaError]]:
     return delete_states(state, group_ids)
-
-
-def _not_served() -> KafkaError:
-    return KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The cluster does not support share groups: share.version is 0.")
 
 
 def _has_lag(summary: PartitionSummary) -> bool:

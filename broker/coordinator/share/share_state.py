@@ -7,8 +7,9 @@ the group creates and deletes it. Both do so by a `ShareStateStore`.
 from typing import Final, NamedTuple, Protocol
 
 from broker.coordinator.runtime.completion import Completion
-from broker.wire.uuids import encode_uuid
+from broker.wire.uuids import decode_uuid, encode_uuid
 from kraft import lazy_attrs
+from metadata.configuration import parse_int
 
 # The start offset of a share-partition whose leader has yet to find where the group begins.
 UNINITIALIZED: Final = -1
@@ -16,6 +17,8 @@ UNINITIALIZED: Final = -1
 AVAILABLE: Final = 0
 ACKNOWLEDGED: Final = 2
 ARCHIVED: Final = 4
+# The parts of a coordinator's key.
+_PARTS: Final = 3
 
 
 class SharePartitionKey(NamedTuple):
@@ -29,6 +32,24 @@ class SharePartitionKey(NamedTuple):
     def coordinator_key(self) -> str:
         """The key by which FindCoordinator finds the share coordinator, with key type 2."""
         return f"{self.group_id}:{encode_uuid(self.topic_id)}:{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> "SharePartitionKey":
+        """Reads a `coordinator_key`; a group id may contain colons. Raises ValueError with Kafka's message."""
+        parts = text.rsplit(":", 2)
+        if len(parts) < _PARTS:
+            raise ValueError(f"Invalid key format: expected - groupId:topicId:partition, found - {text}")
+        group_id, topic, partition = parts
+        if not group_id.strip():
+            raise ValueError("GroupId must not be empty")
+        try:
+            topic_id = decode_uuid(topic)
+        except ValueError as error:
+            raise ValueError(f"Invalid topic ID: {topic}") from error
+        index = parse_int(partition)
+        if index is None:
+            raise ValueError(f"Invalid partition: {partition}")
+        return cls(group_id, topic_id, index)
 
 
 class StateBatch(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import trio
 
+from broker.coordinator.internal_topics import SHARE_GROUP_STATE
 from broker.coordinator.runtime.java_hash import java_hash
 from broker.coordinator.runtime.runtime import CoordinatorKeyType
 from broker.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -13,6 +14,7 @@ from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from broker.wire.errors import ErrorCode
+from broker.wire.uuids import encode_uuid
 from tests.support.running_cluster import WITHIN_S, running_cluster
 from tests.support.running_node import running_node
 from tests.support.wire_client import WireClient, connected, only
@@ -84,13 +86,18 @@ async def test_transaction_coordinator_is_found_and_its_topic_created(tmp_path: 
         assert (await offsets_topic(client)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-@pytest.mark.parametrize("version", [1, 6])
-async def test_share_coordinators_have_a_final_error(tmp_path: Path, version: int) -> None:
-    """Clients would repeat a retriable error without end."""
+async def test_share_coordinator_of_a_share_partition_is_found_kip_932(tmp_path: Path) -> None:
+    topic_id = encode_uuid(bytes(range(16)))
+    invalid = ["", "group", f"group:{topic_id}", f" :{topic_id}:0", "group:topic:0", f"group:{topic_id}:x"]
     async with running_node(tmp_path) as running, connected(running.port) as client:
-        found = only(await find(client, "id", version=version, key_type=SHARE))
-        assert found.error_code == ErrorCode.INVALID_REQUEST
-        assert (await offsets_topic(client)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for key, version in [*((key, 6) for key in invalid), (f"group:{topic_id}:0", 5)]:
+            found = only(await find(client, key, version=version, key_type=SHARE))
+            assert found.error_code == ErrorCode.INVALID_REQUEST
+        assert running.node.loader is not None
+        assert SHARE_GROUP_STATE not in running.node.loader.image.topics.by_name
+        # A group id may have colons.
+        found = only(await find(client, f"a:b:{topic_id}:0", version=6, key_type=SHARE))
+        assert (found.error_code, found.node_id, found.port) == (ErrorCode.NONE, 1, running.port)
 
 
 async def test_topic_that_cannot_be_created_is_a_retriable_error(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from broker.wire.api.describe_user_scram_credentials import DescribeUserScramCre
 from broker.wire.api.list_transactions import ListTransactionsRequest
 from broker.wire.api.share_acknowledge import ShareAcknowledgeRequest
 from broker.wire.api.share_fetch import ShareFetchRequest
-from broker.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from broker.wire.errors import ErrorCode
 from tests.support.running_node import RunningNode
 from tests.support.wire_client import WireClient, connected
@@ -87,11 +86,10 @@ async def test_no_transaction_is_described(client: WireClient) -> None:
 @pytest.mark.parametrize(
     ("request_", "versions"),
     [
-        (ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=["t"]), (1,)),
         (ShareFetchRequest(group_id="g", member_id="m"), (1, 2)),
         (ShareAcknowledgeRequest(group_id="g", member_id="m"), (1, 2)),
     ],
-    ids=["ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge"],
+    ids=["ShareFetch", "ShareAcknowledge"],
 )
 async def test_requests_of_share_groups_are_refused_with_a_reason_kip_932(
     client: WireClient, request_: Any, versions: tuple[int, ...]
