@@ -5,11 +5,12 @@ the last snapshot of a share-partition and the updates after it are needed; so t
 snapshots is redundant, and is deleted.
 """
 
+from itertools import islice, takewhile
 from typing import Final, Protocol
 
 import attrs
 
-from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
+from broker.coordinator.runtime.decision import Decision
 from broker.coordinator.runtime.shard import ShardContext
 from broker.coordinator.share.batch_merging import merged
 from broker.coordinator.share.record_formats import (
@@ -48,8 +49,9 @@ class ShareCoordinatorShard:
 
     `leader_epochs` and `state_epochs` are the highest epochs so far, which fence earlier ones. `update_counts` are the
     updates since the last snapshot that was due by their number. `snapshot_offsets` are the offsets of the last
-    snapshots, in ascending order. `redundant_offset` is the offset before which no record is needed; None until a
-    record was replayed. `skipped_records` counts records that could not be decoded.
+    snapshots, in ascending order; those of the share-partitions in `requested` were written for a request.
+    `redundant_offset` is the offset before which no record is needed; None until a record was replayed.
+    `skipped_records` counts records that could not be decoded.
     """
 
     context: ShardContext
@@ -59,6 +61,7 @@ class ShareCoordinatorShard:
     state_epochs: dict[SharePartitionKey, int] = attrs.field(factory=dict)
     update_counts: dict[SharePartitionKey, int] = attrs.field(factory=dict)
     snapshot_offsets: dict[SharePartitionKey, int] = attrs.field(factory=dict)
+    requested: dict[SharePartitionKey, None] = attrs.field(factory=dict)
     redundant_offset: int | None = None
     skipped_records: int = 0
     _deleted_topics: dict[bytes, None] = attrs.field(factory=dict)
@@ -93,6 +96,10 @@ class ShareCoordinatorShard:
             self.update_counts[key] = 0
         self.snapshot_offsets.pop(key, None)
         self.snapshot_offsets[key] = offset
+        if snapshot.created_ms == snapshot.written_ms:
+            self.requested[key] = None
+        else:
+            self.requested.pop(key, None)
         self.redundant_offset = next(iter(self.snapshot_offsets.values()))
 
     def _replay_update(self, key: SharePartitionKey, update: ShareUpdate) -> None:
@@ -122,8 +129,9 @@ class ShareCoordinatorShard:
         )
 
     def _remove(self, key: SharePartitionKey, offset: int) -> None:
-        for each in (self.states, self.leader_epochs, self.state_epochs, self.update_counts, self.snapshot_offsets):
-            each.pop(key, None)
+        for kept in (self.states, self.leader_epochs, self.state_epochs, self.update_counts, self.snapshot_offsets):
+            kept.pop(key, None)
+        self.requested.pop(key, None)
         self.redundant_offset = next(iter(self.snapshot_offsets.values()), offset)
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
@@ -170,25 +178,24 @@ def remove_deleted_topics(state: ShareCoordinatorShard, now_ms: int) -> Decision
 def snapshot_cold_partitions(state: ShareCoordinatorShard, now_ms: int) -> Decision[None]:
     """Writes snapshots of share-partitions without one for an interval, so that the log before them is redundant.
 
-    Writes nothing if the last snapshot of all share-partitions was of this kind: then nothing else fills the log. At
-    the time of such a snapshot, the time at which the state was written for a request stays as it was.
+    Writes nothing if the last snapshot of all share-partitions was of this kind: then nothing else fills the log. Such
+    a snapshot keeps the time at which the state was last written for a request.
     """
-    records: list[CoordinatorRecord] = []
-    if any(each.created_ms == each.written_ms for each in state.states.values()):
-        oldest_ms = now_ms - state.config.share_coordinator_cold_partition_snapshot_interval_ms
-        cold = [(key, each) for key, each in state.states.items() if each.written_ms <= oldest_ms]
-        records = [
-            attrs.evolve(each, snapshot_epoch=next_snapshot_epoch(each), written_ms=now_ms).record(key)
-            for key, each in cold[: _RECORDS_AT_ONCE + 1]
-        ]
+    oldest_ms = now_ms - state.config.share_coordinator_cold_partition_snapshot_interval_ms
+    in_order = ((key, state.states[key]) for key in state.snapshot_offsets) if state.requested else ()
+    cold = takewhile(lambda each: each[1].written_ms <= oldest_ms, in_order)
+    records = [
+        attrs.evolve(each, snapshot_epoch=next_snapshot_epoch(each), written_ms=now_ms).record(key)
+        for key, each in islice(cold, _RECORDS_AT_ONCE)
+    ]
 
     def schedule_next() -> None:
-        if len(records) > _RECORDS_AT_ONCE:
+        if len(records) == _RECORDS_AT_ONCE:
             state.schedule_again(snapshots=True)
         else:
             state._schedule_snapshots()
 
-    return Decision(records[:_RECORDS_AT_ONCE], None, schedule_next, atomic=False)
+    return Decision(records, None, schedule_next, atomic=False)
 
 
 def next_snapshot_epoch(state: ShareSnapshot) -> int:

@@ -112,6 +112,24 @@ def test_merging_agrees_with_merging_offset_by_offset(writes: list[tuple[list[St
             assert before[2:] != after[2:] or before.last_offset + 1 < after.first_offset, "they are one batch"
 
 
+@given(st.lists(st.tuples(BATCHES, st.integers(UNINITIALIZED, 40)), min_size=1, max_size=6))
+def test_writes_that_are_repeated_late_have_no_effect(writes: list[tuple[list[StateBatch], int]]) -> None:
+    shard = ShareShard(updates_per_snapshot=2)
+    shard.write(requests.initialize, key=KEY, state_epoch=0, start_offset=0)
+    written = [Write(0, 0, start, len(batches), tuple(batches)) for batches, start in writes]
+    for each in written:
+        shard.write(requests.write, key=KEY, written=each)
+    before = shard.state.states[KEY]
+    for each in written:
+        shard.write(requests.write, key=KEY, written=each)
+        after = shard.state.states[KEY]
+        assert (after.start_offset, after.delivery_complete_count) == (
+            before.start_offset,
+            before.delivery_complete_count,
+        )
+        assert after.batches == before.batches
+
+
 ACTIONS = st.lists(
     st.one_of(
         st.tuples(st.just("write"), BATCHES, st.integers(UNINITIALIZED, 40)),
@@ -154,7 +172,7 @@ def test_state_that_is_loaded_from_a_pruned_log_equals_the_state_before(actions:
         except (KafkaError, KeyError):
             continue
         loaded = shard.loaded()
-        for attribute in ("states", "state_epochs", "snapshot_offsets"):
+        for attribute in ("states", "state_epochs", "snapshot_offsets", "requested"):
             assert getattr(loaded, attribute) == getattr(shard.state, attribute), attribute
         assert all(loaded.leader_epochs[each] <= epoch for each, epoch in shard.state.leader_epochs.items())
 
@@ -182,6 +200,21 @@ def test_redundant_offset_follows_the_oldest_of_the_last_snapshots() -> None:
     assert len(shard.log) == written, "nothing was written since the last cold snapshots"
     shard.write(requests.delete, key=KEY)
     assert shard.state.redundant_offset == written, "the tombstone's"
+
+
+def test_many_cold_share_partitions_get_snapshots_in_portions() -> None:
+    shard = ShareShard(cold_interval_ms=1000)
+    groups = [KEY._replace(group_id=f"group-{number}") for number in range(450)]
+    for key in groups:
+        shard.write(requests.initialize, key=key, state_epoch=0, start_offset=0)
+    shard.now_ms += 1000
+    portions = []
+    for _ in range(4):
+        before = len(shard.log)
+        shard.fire()
+        portions.append(len(shard.log) - before)
+    assert portions == [200, 200, 50, 0]
+    assert shard.state.redundant_offset == len(groups)
 
 
 def test_states_of_a_deleted_topic_are_removed() -> None:

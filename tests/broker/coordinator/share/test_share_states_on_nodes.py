@@ -29,6 +29,7 @@ from tests.support.replicated_topics import create_replicated
 from tests.support.requests import create_topic
 from tests.support.running_cluster import WITHIN_S, RunningCluster, running_cluster
 from tests.support.running_node import RunningNode, running_node
+from tests.support.scraped_metrics import scrape
 from tests.support.wire_client import connected
 
 T = TypeVar("T")
@@ -78,6 +79,7 @@ async def test_states_survive_a_restart_without_their_redundant_records(tmp_path
     configs = {
         "share_coordinator_snapshot_update_records_per_snapshot": 3,
         "share_coordinator_state_topic_prune_interval_ms": 20,
+        "http_listener": "127.0.0.1:0",
     }
     async with running_node(tmp_path, **configs) as running:
         async with connected(running.port) as client:
@@ -95,6 +97,10 @@ async def test_states_survive_a_restart_without_their_redundant_records(tmp_path
         with trio.fail_after(WITHIN_S):
             while not running.traced.of("share_state_pruned"):
                 await trio.sleep(0.005)
+        found, metrics = await scrape(running.port_of("HTTP")), "kafka_server_sharecoordinatormetrics"
+        assert found.value(f"{metrics}_write_total") == 7, "one was refused, and one reader was new"
+        assert found.value(f"{metrics}_write_latency_count") == 6
+        assert found.value(f"{metrics}_last_pruned_offset", topic=SHARE_GROUP_STATE) == pruned_offset(running)
     expected = PartitionState(
         1, 6, (StateBatch(6, 6, AVAILABLE, 2), *(StateBatch(offset, offset, ACKNOWLEDGED, 1) for offset in (7, 9, 11)))
     )
