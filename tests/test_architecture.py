@@ -256,9 +256,20 @@ PURE: dict[str, frozenset[str]] = {
             "broker.client.consumer.group.polls",
             "broker.client.consumer.group.protocols",
             "broker.client.consumer.group.signal",
+            "broker.client.consumer.leader_updates",
             "broker.client.consumer.offsets",
             "broker.client.consumer.position_updates",
             "broker.client.consumer.range_reader",
+        }
+    ),
+    "broker.client.share_consumer": frozenset(
+        {
+            "broker.client.share_consumer.engine",
+            "broker.client.share_consumer.leader",
+            "broker.client.share_consumer.member",
+            "broker.client.share_consumer.share_consumer",
+            "broker.client.share_consumer.share_fetcher",
+            "broker.client.share_consumer.share_responses",
         }
     ),
     "broker.client.producer": frozenset(

@@ -1,4 +1,4 @@
-"""The client library on Trio: Producer, Consumer, Admin, and variants of each for asyncio and for threads.
+"""The client library on Trio: Producer, Consumer, ShareConsumer, Admin; and variants of each for asyncio and threads.
 
 These imports are the list of public names. `exports` reads the list from this file, and imports the module of a name
 when the name is first used: a node uses the connection alone, and a Spark worker a few names.
@@ -75,11 +75,13 @@ if TYPE_CHECKING:
     from broker.client.aio import AsyncioDelivery as AsyncioDelivery
     from broker.client.aio import AsyncioProducer as AsyncioProducer
     from broker.client.aio import AsyncioRebalanceListener as AsyncioRebalanceListener
+    from broker.client.aio import AsyncioShareConsumer as AsyncioShareConsumer
     from broker.client.blocking import SyncAdmin as SyncAdmin
     from broker.client.blocking import SyncConsumer as SyncConsumer
     from broker.client.blocking import SyncDelivery as SyncDelivery
     from broker.client.blocking import SyncProducer as SyncProducer
     from broker.client.blocking import SyncRebalanceListener as SyncRebalanceListener
+    from broker.client.blocking import SyncShareConsumer as SyncShareConsumer
     from broker.client.consumer.config import ConsumerConfig as ConsumerConfig
     from broker.client.consumer.consumer import Consumer as Consumer
     from broker.client.consumer.errors import CorruptRecords as CorruptRecords
@@ -131,14 +133,20 @@ if TYPE_CHECKING:
     from broker.client.serializers import Serializer as Serializer
     from broker.client.serializers import StringDeserializer as StringDeserializer
     from broker.client.serializers import StringSerializer as StringSerializer
+    from broker.client.share_consumer.config import ShareConsumerConfig as ShareConsumerConfig
+    from broker.client.share_consumer.errors import RecordNotAcquired as RecordNotAcquired
+    from broker.client.share_consumer.errors import UnreadableRecords as UnreadableRecords
+    from broker.client.share_consumer.share_consumer import ShareConsumer as ShareConsumer
     from broker.client.types import ConsumerRecord as ConsumerRecord
     from broker.client.types import Node as Node
     from broker.client.types import OffsetAndMetadata as OffsetAndMetadata
     from broker.client.types import OffsetAndTimestamp as OffsetAndTimestamp
     from broker.client.types import RecordMetadata as RecordMetadata
+    from broker.client.types import ShareRecord as ShareRecord
     from broker.client.types import TopicPartition as TopicPartition
     from broker.wire.errors import ErrorCode as ErrorCode
     from broker.wire.records import TimestampType as TimestampType
+    from metadata.protocol import AcknowledgeType as AcknowledgeType
 else:
     from broker.client.exports import __dir__ as __dir__
     from broker.client.exports import __getattr__ as __getattr__

@@ -23,6 +23,11 @@ class Deserializer(Protocol[D]):
     def deserialize(self, topic: str, data: bytes, /) -> D: ...
 
 
+def deserialized(deserializer: Deserializer[Any] | None, topic: str, data: bytes | None) -> Any:
+    """The key or the value that a deserializer makes of these bytes, or the bytes without one. Raises as it does."""
+    return data if deserializer is None or data is None else deserializer.deserialize(topic, data)
+
+
 class BytesSerializer:
     """Takes and returns bytes. Clients use it unless another serializer is given."""
 

@@ -75,6 +75,25 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
     leader_epoch: int | None
 
 
+class ShareRecord(NamedTuple, Generic[K, V]):
+    """One record as a share group delivers it: a ShareRecord[K, V] of a ShareConsumer[K, V] (KIP-932).
+
+    `delivery_count` is 1 at the first delivery, and grows with each further one. The other fields are those of a
+    ConsumerRecord.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: TimestampType
+    key: K | None
+    value: V | None
+    headers: Sequence[Header]
+    leader_epoch: int | None
+    delivery_count: int
+
+
 class OffsetAndMetadata(NamedTuple):
     """A committed offset: that of the next record to read, the epoch of the last one read, and a text of the user's."""
 

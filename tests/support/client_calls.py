@@ -17,19 +17,24 @@ from broker.client import (
     AsyncioAdmin,
     AsyncioConsumer,
     AsyncioProducer,
+    AsyncioShareConsumer,
     Consumer,
     Producer,
+    ShareConsumer,
+    ShareRecord,
     SyncAdmin,
     SyncConsumer,
     SyncProducer,
+    SyncShareConsumer,
+    TimestampType,
     TopicPartition,
 )
 from broker.client.config import ClientConfig
 
 CLIENTS: Final = (
-    *(Producer, Consumer, Admin),
-    *(AsyncioProducer, AsyncioConsumer, AsyncioAdmin),
-    *(SyncProducer, SyncConsumer, SyncAdmin),
+    *(Producer, Consumer, ShareConsumer, Admin),
+    *(AsyncioProducer, AsyncioConsumer, AsyncioShareConsumer, AsyncioAdmin),
+    *(SyncProducer, SyncConsumer, SyncShareConsumer, SyncAdmin),
 )
 TOPIC: Final = "calls"
 # Calls whose whole purpose is to wait for ever.
@@ -105,7 +110,7 @@ def _parameters(method: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def kind_of(client: type[Any]) -> str:
-    """Producer, Consumer or Admin."""
+    """Producer, Consumer, ShareConsumer or Admin."""
     return client.__name__.removeprefix("Sync").removeprefix("Asyncio")
 
 
@@ -137,6 +142,8 @@ def _valid(name: str, annotation: str) -> Any:
         return []
     if "TopicPartition" in annotation:
         return first
+    if "ShareRecord" in annotation:
+        return ShareRecord(TOPIC, 0, 0, 0, TimestampType.CREATE_TIME, b"", b"", (), None, 1)
     if "int" in annotation:
         return 0
     if "bytes" in annotation:

@@ -10,10 +10,12 @@ from broker.client.config import ClientConfig
 from broker.client.consumer.config import ConsumerConfig, ConsumerSettings
 from broker.client.consumer.offset_reset import OffsetReset
 from broker.client.producer.config import ProducerConfig, ProducerSettings
+from broker.client.share_consumer.config import ShareConsumerConfig, ShareConsumerSettings
 
 CLIENTS: Final = {
     "Keys of producers": (ProducerConfig, ProducerSettings),
     "Keys of consumers": (ConsumerConfig, ConsumerSettings),
+    "Keys of share consumers": (ShareConsumerConfig, ShareConsumerSettings),
     "Keys of Admin": (AdminConfig, AdminSettings),
 }
 _KERNEL: Final = "the kernel sizes the buffer itself"
@@ -33,6 +35,7 @@ KAFKA_DEFAULTS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "group.protocol": ("`classic`", "None is `consumer` where the brokers have it (KIP-848), else `classic`"),
         "fetch.buffer.bytes": ("no such key", "bounds what is fetched ahead of the application"),
     },
+    "ShareConsumerConfig": {},
     "AdminConfig": {},
 }
 _HEAD: Final = """## Config keys

@@ -27,6 +27,7 @@ _SPECIAL_METHODS: Final = ("__init__", "__call__")
 _SECTIONS: Final = {
     "producer": ("Producer", ("broker.client.producer",)),
     "consumer": ("Consumer", ("broker.client.consumer",)),
+    "share-consumer": ("ShareConsumer", ("broker.client.share_consumer",)),
     "admin": ("Admin", ("broker.client.admin",)),
     "admin-values": (
         "Values that Admin takes and returns",
@@ -42,7 +43,9 @@ _SECTIONS: Final = {
     "requests": ("Requests and responses", ("broker.client.connection", "broker.client.payloads")),
 }
 _ADMIN, _ADMIN_VALUES = "admin", "admin-values"
-_FIRST: Final = tuple(f"{face}{kind}" for face in ("", "Asyncio", "Sync") for kind in ("Producer", "Consumer", "Admin"))
+_FIRST: Final = tuple(
+    f"{face}{kind}" for face in ("", "Asyncio", "Sync") for kind in ("Producer", "Consumer", "ShareConsumer", "Admin")
+)
 # Classes that applications construct, in addition to those that have only fields.
 _CONSTRUCTED: Final = (*_FIRST, "StringDeserializer", "StringSerializer")
 _KEYS_END: Final = ("Config", "Settings")

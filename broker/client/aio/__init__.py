@@ -3,5 +3,13 @@
 from broker.client.aio.admin import AsyncioAdmin
 from broker.client.aio.consumer import AsyncioConsumer, AsyncioRebalanceListener
 from broker.client.aio.producer import AsyncioDelivery, AsyncioProducer
+from broker.client.aio.share_consumer import AsyncioShareConsumer
 
-__all__ = ["AsyncioAdmin", "AsyncioConsumer", "AsyncioDelivery", "AsyncioProducer", "AsyncioRebalanceListener"]
+__all__ = [
+    "AsyncioAdmin",
+    "AsyncioConsumer",
+    "AsyncioDelivery",
+    "AsyncioProducer",
+    "AsyncioRebalanceListener",
+    "AsyncioShareConsumer",
+]

@@ -63,7 +63,7 @@ def _bounded(hint: Any, bound: Between | Bytes) -> Check:
 
 
 def _check_of_generic(origin: Any, parts: tuple[Any, ...]) -> Check:
-    if getattr(origin, "_is_protocol", False):
+    if getattr(origin, "_is_protocol", False) or hasattr(origin, "_fields"):
         return _check_of_class(origin)
     if origin is Callable:
         return Function()

@@ -12,6 +12,7 @@ from broker.client.consumer.fetched_partition import FetchBuffer
 from broker.client.consumer.fetcher import Fetcher
 from broker.client.consumer.group import Assignor, GroupMember, RebalanceListener
 from broker.client.consumer.group.subscribed_topics import Pattern
+from broker.client.consumer.leader_updates import LeaderUpdates
 from broker.client.consumer.obstacles import ReadObstacles
 from broker.client.consumer.offset_reset import OffsetReset
 from broker.client.consumer.offsets import OffsetLookups
@@ -35,8 +36,6 @@ from broker.wire.errors import ErrorCode
 
 # How long closing may take when the block was cancelled.
 CANCELLED_CLOSE_TIMEOUT_S: Final = 1.0
-# Errors that the user has to know of: the topic is not looked for again.
-_FINAL_TOPIC_ERRORS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
 # How often a read that waits looks whether the brokers can be reached.
 _LOOK_AGAIN_S: Final = 5.0
 # The longest interval between polls while the application iterates or waits, for auto commit and max.poll.interval.ms.
@@ -69,6 +68,7 @@ class ConsumerEngine(Generic[K, V]):
         committed = None if self.group is None else self.group.committed
         self._updates = PositionUpdates(cluster, self.subscription, self.lookups, committed, self._positions_changed)
         self.obstacles = ReadObstacles(cluster, self.subscription, self.group, config.default_api_timeout_ms)
+        self._leader_updates = LeaderUpdates(cluster, self.subscription, self.obstacles, self._wake_tasks)
         cluster.call_on_failure(self._fail)
         self._change = trio.lowlevel.ParkingLot()
         self._polled = trio.Event()
@@ -79,7 +79,7 @@ class ConsumerEngine(Generic[K, V]):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._fetcher.run)
             nursery.start_soon(self._updates.run)
-            nursery.start_soon(self._watch_metadata)
+            nursery.start_soon(self._leader_updates.run)
             if self.group is not None:
                 nursery.start_soon(self.group.run)
                 nursery.start_soon(self._watch_group, self.group)
@@ -252,15 +252,7 @@ class ConsumerEngine(Generic[K, V]):
 
     def recheck(self) -> None:
         """Takes the leaders from the metadata, and checks every partition again."""
-        metadata = self.cluster.metadata
-        partitions = self.subscription.assignment()
-        self.subscription.update_leaders({partition: metadata.leader(partition) for partition in partitions})
-        for assigned in self.subscription.without_leader():
-            topic = metadata.topic(assigned.partition.topic)
-            if topic is not None and topic.error in _FINAL_TOPIC_ERRORS:
-                assigned.error = KafkaError(topic.error, topic.name)
-        self.obstacles.note_metadata()
-        self._wake_tasks()
+        self._leader_updates.recheck()
 
     def _positions_changed(self) -> None:
         self._fetcher.notify()
@@ -275,19 +267,6 @@ class ConsumerEngine(Generic[K, V]):
 
     def _notify_waiters(self) -> None:
         self._change.unpark_all()
-
-    async def _watch_metadata(self) -> None:
-        """Applies changes of the metadata, and requests refreshes while a partition has no leader."""
-        in_vain = 0
-        while True:
-            version = self.cluster.metadata.version
-            self.recheck()
-            in_vain = in_vain + 1 if self.subscription.without_leader() else 0
-            with trio.move_on_after(self.cluster.backoff.pause_s(in_vain) if in_vain else inf):
-                await self.cluster.wait_for_change(version)
-                continue
-            self.cluster.request_refresh()
-            await self.cluster.wait_for_change(version)
 
     async def _refresh(self) -> None:
         """Asks for metadata at once; where that fails, the cluster asks again in the background."""

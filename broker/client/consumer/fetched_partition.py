@@ -32,25 +32,42 @@ class Slice(NamedTuple):
     end: Position
 
 
-def slices_of(buffer: Buffer) -> list[Slice]:
+class BatchPlace(NamedTuple):
+    """Where a whole batch is in a buffer, its first offset, and the position after it."""
+
+    start: int
+    stop: int
+    base_offset: int
+    end: Position
+
+
+def whole_batches(buffer: Buffer) -> Iterator[BatchPlace]:
     """The whole batches in a response's records, up to the first that cannot be one."""
-    slices = []
-    start = at = 0
-    end = Position(-1)
+    at = 0
+    reached = -1
     size = len(buffer)
     while size - at >= HEADER_SIZE:
         base_offset, length, epoch, magic, last_delta = _BATCH.unpack_from(buffer, at)
         following = at + LOG_OVERHEAD + length
         next_offset = base_offset + last_delta + 1
-        if magic != _MAGIC or length < HEADER_SIZE - LOG_OVERHEAD or next_offset <= end.offset or following > size:
-            break
+        if magic != _MAGIC or length < HEADER_SIZE - LOG_OVERHEAD or next_offset <= reached or following > size:
+            return
         end = Position(next_offset, None if epoch == NO_PARTITION_LEADER_EPOCH else epoch)
-        at = following
-        if at - start >= SLICE_BYTES:
-            slices.append(Slice(start, at, end))
-            start = at
-    if at > start:
-        slices.append(Slice(start, at, end))
+        yield BatchPlace(at, following, base_offset, end)
+        at, reached = following, next_offset
+
+
+def slices_of(buffer: Buffer) -> list[Slice]:
+    """The whole batches in a response's records, up to the first that cannot be one, in slices."""
+    slices = []
+    start = stop = 0
+    end = Position(-1)
+    for _, stop, _, end in whole_batches(buffer):
+        if stop - start >= SLICE_BYTES:
+            slices.append(Slice(start, stop, end))
+            start = stop
+    if stop > start:
+        slices.append(Slice(start, stop, end))
     return slices
 
 

@@ -10,6 +10,7 @@ from broker.client.brokers import Broker
 from broker.client.cluster import Cluster
 from broker.client.consumer.config import ConsumerConfig
 from broker.client.consumer.errors import CorruptRecords, OffsetOutOfRange
+from broker.client.consumer.fetch_errors import ANOTHER_LEADER, STALE, TRANSIENT
 from broker.client.consumer.fetch_sessions import FINAL_EPOCH, FetchSession, PartitionFetch, topic_ids_known
 from broker.client.consumer.fetched_partition import FetchBuffer, FetchedPartition, slices_of
 from broker.client.consumer.offsets import READ_COMMITTED, READ_UNCOMMITTED, error_code
@@ -24,21 +25,6 @@ from broker.wire.uuids import ZERO_UUID
 _TOPIC_IDS_SINCE: Final = 13
 _CLOSE_TIMEOUT_S: Final = 1.0
 _NO_REPLICA: Final = -1
-
-_ANOTHER_LEADER: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-# Metadata is out of date, or the replica is not ready: the leader is asked again after the back-off.
-_STALE: Final = frozenset(
-    {
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-    }
-)
-_TRANSIENT: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
 
 
 class Fetcher:
@@ -297,14 +283,14 @@ class Fetcher:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if not assigned.clear_preferred_replica():
                 self._out_of_range(assigned)
-        elif code in _ANOTHER_LEADER:
+        elif code in ANOTHER_LEADER:
             assigned.clear_preferred_replica()
             self._take_leader(assigned, data)
-        elif code in _STALE:
+        elif code in STALE:
             assigned.clear_preferred_replica()
             self._cluster.request_refresh()
             self._pause(assigned)
-        elif code in _TRANSIENT:
+        elif code in TRANSIENT:
             self._pause(assigned)
         else:
             offset = "" if assigned.fetched is None else f" from offset {assigned.fetched.offset} on"

@@ -9,7 +9,7 @@ from broker.client.consumer.config import ConsumerConfig
 from broker.client.consumer.errors import CorruptRecords, DeserializationFailed
 from broker.client.consumer.fetched_partition import FetchBuffer, FetchedPartition
 from broker.client.consumer.positions import Position
-from broker.client.serializers import Deserializer
+from broker.client.serializers import Deserializer, deserialized
 from broker.client.types import ConsumerRecord, K, TopicPartition, V
 from broker.wire.api.fetch import AbortedTransaction
 from broker.wire.errors import WireError
@@ -205,9 +205,9 @@ class RecordReader(Generic[K, V]):
         for record in records:
             part = "key"
             try:
-                key = self._applied(self._key_deserializer, record.topic, record.key)
+                key = deserialized(self._key_deserializer, record.topic, record.key)
                 part = "value"
-                value = self._applied(self._value_deserializer, record.topic, record.value)
+                value = deserialized(self._value_deserializer, record.topic, record.value)
             except Exception as error:
                 if done:
                     break
@@ -215,7 +215,3 @@ class RecordReader(Generic[K, V]):
                 raise DeserializationFailed(partition, record.offset, part) from error
             done.append(cast(ConsumerRecord[K, V], record._replace(key=key, value=value)))
         return done
-
-    @staticmethod
-    def _applied(deserializer: Deserializer[Any] | None, topic: str, data: bytes | None) -> Any:
-        return data if deserializer is None or data is None else deserializer.deserialize(topic, data)

@@ -39,6 +39,7 @@ QUICK: dict[str, Any] = {"request_timeout_ms": 300, "retry_backoff_ms": 10}
 OF_KIND: dict[str, dict[str, Any]] = {
     "Producer": {"max_block_ms": 300, "linger_ms": 0, "delivery_timeout_ms": 600},
     "Consumer": {"default_api_timeout_ms": 300, "group_id": "calls"},
+    "ShareConsumer": {"default_api_timeout_ms": 300, "group_id": "calls", "share_acknowledgement_mode": "explicit"},
     "Admin": {"default_api_timeout_ms": 300},
 }
 

@@ -62,6 +62,11 @@ _NEXT: Final[Mapping[int, Next]] = {
 }
 
 
+def next_step(code: int) -> Next:
+    """The next step after a response to a heartbeat with this error code."""
+    return _NEXT.get(code, Next.FAIL)
+
+
 @attrs.frozen(kw_only=True)
 class ConsumerSettings:
     """A member's settings that do not change. `assignor` is one of the coordinator's; None leaves the choice to it."""
@@ -147,7 +152,7 @@ class ConsumerMembership:
         """Takes the epoch and the target. A response that the member's rejoining has overtaken means nothing."""
         if self.state is State.UNJOINED or request.member_epoch != self.epoch:
             return Next.GO_ON
-        follows = _NEXT.get(response.error_code, Next.FAIL)
+        follows = next_step(response.error_code)
         if follows is not Next.GO_ON:
             self.on_heartbeat_lost()
             if follows is Next.REJOIN:
