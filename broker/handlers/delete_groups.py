@@ -28,8 +28,8 @@ def delete_groups(context: BrokerContext, request: DeleteGroupsRequest) -> Work[
         response.results += yield from each(_refused, refused)
     for named_ids in portions(allowed):
         group_ids, failed = named_ids, dict[str, KafkaError]()
-        if context.services.share_groups.has_any(named_ids):
-            failed = yield from in_task(context.services.share_groups.delete_states(named_ids))
+        if context.services.shares.groups.has_any(named_ids):
+            failed = yield from in_task(context.services.shares.groups.delete_states(named_ids))
             group_ids = [group_id for group_id in named_ids if group_id not in failed]
         response.results += [_result(group_id, error) for group_id, error in failed.items()]
         begun = yield from each(context.services.groups.delete_groups, portions(group_ids, _STEP_GROUPS), 1)

@@ -33,7 +33,7 @@ def share_group_describe(
 
 
 def _describe(context: BrokerContext, group_id: str) -> Completion[DescribedGroup]:
-    groups = context.services.share_groups
+    groups = context.services.shares.groups
     not_served = groups.refusal()
     if not_served is not None:
         return failed(not_served)

@@ -18,7 +18,7 @@ from metadata.protocol import AclOperation, ResourceType
 def share_group_heartbeat(
     context: BrokerContext, request: ShareGroupHeartbeatRequest
 ) -> Work[ShareGroupHeartbeatResponse]:
-    groups = context.services.share_groups
+    groups = context.services.shares.groups
     outcome: ShareGroupHeartbeatResponse | KafkaError | None = groups.refusal() or _refusal(context, request)
     if outcome is None:
         outcome = yield from groups.heartbeat(request, context)

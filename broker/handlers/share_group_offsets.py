@@ -58,7 +58,7 @@ def _describe(
     context: BrokerContext, group: DescribeShareGroupOffsetsRequestGroup
 ) -> Work[DescribeShareGroupOffsetsResponseGroup]:
     """Describes one group. All offsets are those of the topics that the client may describe. Raises KafkaError."""
-    groups = context.services.share_groups
+    groups = context.services.shares.groups
     _check_served(context)
     check(context, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
     asked, hidden = group.topics, []
@@ -95,7 +95,7 @@ def alter_share_group_offsets(
         _check_served(context)
         check(context, AclOperation.READ, ResourceType.GROUP, request.group_id)
         allowed = [topic for topic in request.topics if _may(context, AclOperation.READ, topic.topic_name)]
-        altered = yield from in_task(context.services.share_groups.alter_offsets(request.group_id, allowed))
+        altered = yield from in_task(context.services.shares.groups.alter_offsets(request.group_id, allowed))
     except KafkaError as error:
         return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=message_of(error))
     hidden = [_not_altered(topic) for topic in request.topics if topic not in allowed]
@@ -123,7 +123,7 @@ def delete_share_group_offsets(
         _check_served(context)
         check(context, AclOperation.DELETE, ResourceType.GROUP, request.group_id)
         allowed = [name for name in names if _may(context, AclOperation.READ, name)]
-        deleted = yield from in_task(context.services.share_groups.delete_offsets(request.group_id, allowed))
+        deleted = yield from in_task(context.services.shares.groups.delete_offsets(request.group_id, allowed))
     except KafkaError as error:
         return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=message_of(error))
     denied = refusal(ResourceType.TOPIC)
@@ -137,7 +137,7 @@ def delete_share_group_offsets(
 
 def _check_served(context: BrokerContext) -> None:
     """Raises KafkaError if the cluster's `share.version` is 0."""
-    error = context.services.share_groups.refusal()
+    error = context.services.shares.groups.refusal()
     if error is not None:
         raise error
 

@@ -47,7 +47,7 @@ def _respond(response: type[Any], topic_result: type[Any], partition_result: typ
     def handle(context: BrokerContext, request: _Message) -> Work[_Message]:
         if not request.group_id or not all(topic.partitions for topic in request.topics):
             return response()
-        coordinator = context.services.share_coordinator
+        coordinator = context.services.shares.coordinator
         begun: list[tuple[bytes, int, Completion[Any]]] = []
         work = 0
         for topic in request.topics:

@@ -19,6 +19,7 @@ from broker.net.deadlines import Deadlines
 from broker.node.coordinators import Transactions, group_coordinator, shares, transactions
 from broker.node.listeners import reachable
 from broker.node.node_context import NodeContext
+from broker.node.share_partitions import share_partitions
 from broker.quota import BrokerQuotas, QuotaWindows
 from broker.replication.disconnected_brokers import DisconnectedBrokers
 from broker.replication.fetch_plan import FetchSettings
@@ -32,6 +33,7 @@ from broker.replication.throttles import ReplicationThrottles
 from broker.server import Dispatcher, Services
 from broker.server.quotas import Charging
 from broker.server.scheduler import Scheduler
+from broker.server.services import ShareServices
 from broker.storage.cleaner import Cleaner, CleanerConfig
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_manager import LogManager
@@ -70,8 +72,8 @@ class BrokerRole:
         self._groups = group_coordinator(shared, partitions, self._deadlines)
         self._transactions = self._make_transactions()
         self.shares = shares(shared, partitions, self._deadlines, channel, self._groups)
-        self._image_waits = ImageWaits(shared.loader)
-        shared.loader.add_publisher(self._image_waits.publish)
+        self._share_partitions = share_partitions(shared, partitions, self.shares.state, self._deadlines)
+        self._image_waits = self._make_image_waits()
         self._housekeeping = Housekeeping(shared.env, log_manager, partitions.high_watermark)
         cleaner_config = settings_from(CleanerConfig, shared.config)
         self._cleaner = Cleaner(shared.env, log_manager, partitions.high_watermark, cleaner_config)
@@ -88,6 +90,11 @@ class BrokerRole:
     def _make_transactions(self) -> Transactions:
         deadlines, groups = self._deadlines, self._groups
         return transactions(self._shared, self.partitions, deadlines, groups, lambda: self._producer_ids.allocate())
+
+    def _make_image_waits(self) -> ImageWaits:
+        waits = ImageWaits(self._shared.loader)
+        self._shared.loader.add_publisher(waits.publish)
+        return waits
 
     def _make_lifecycle(self) -> BrokerLifecycle:
         shared, log_manager = self._shared, self._log_manager
@@ -218,8 +225,9 @@ class BrokerRole:
             await self._log_manager.close_unloaded(broker_epoch=self._lifecycle.broker_epoch)
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget the telemetry state of a client that is gone."""
+        """Forget the telemetry state of a client that is gone, and end its share sessions."""
         self.telemetry.connection_closed(connection)
+        self._share_partitions.connection_closed(connection)
 
     async def _expire_telemetry(self, scheduler: Scheduler) -> None:
         while True:
@@ -283,8 +291,7 @@ class BrokerRole:
             transactions=self._transactions.coordinator,
             transaction_markers=self._transactions.markers,
             transaction_verifier=self._transactions.verifier,
-            share_coordinator=self.shares.coordinator,
-            share_groups=self.shares.groups,
+            shares=ShareServices(self.shares.coordinator, self.shares.groups, self._share_partitions),
             coordinators=self._coordinators(),
             deadlines=self._deadlines,
             telemetry=self.telemetry,

@@ -27,6 +27,7 @@ from broker.replication.replica_selector import ReplicaSelector
 from broker.replication.throttles import ReplicationThrottles
 from broker.server.sasl import SaslListeners
 from broker.server.topic_encodings import TopicEncodings
+from broker.share_partitions.manager import SharePartitionManager
 from broker.storage.log_manager import LogManager
 from broker.storage.scrub.statistics import ScrubStatistics
 from broker.telemetry import ClientTelemetry
@@ -59,6 +60,15 @@ class NodeServices(Protocol):
 
 
 @lazy_attrs.frozen
+class ShareServices:
+    """The services of share groups: the coordinators of states and of groups, and the leaders of share-partitions."""
+
+    coordinator: ShareCoordinator
+    groups: ShareGroups
+    partitions: SharePartitionManager
+
+
+@lazy_attrs.frozen
 class Services:
     """The services on listeners for clients and brokers. `loader` replays the metadata log, and may lag the controller.
 
@@ -84,8 +94,7 @@ class Services:
     transactions: TransactionCoordinator
     transaction_markers: MarkerWriter
     transaction_verifier: TransactionVerifier
-    share_coordinator: ShareCoordinator
-    share_groups: ShareGroups
+    shares: ShareServices
     coordinators: Mapping[int, CoordinatorRuntime[Any]]
     deadlines: Deadlines
     image_waits: ImageWaits

@@ -8,12 +8,11 @@ again are merged, so that the work depends on the number of different states, no
 from bisect import bisect_right
 from collections.abc import Iterator
 from enum import IntEnum
-from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final
+
+from broker.coordinator.share.share_state import StateBatch
 
 NO_MEMBER: Final = ""
-
-_first: Final = attrgetter("first")
 
 
 class RecordState(IntEnum):
@@ -31,15 +30,6 @@ class RecordState(IntEnum):
 
 
 FINAL_STATES: Final = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
-
-
-class StateBatch(NamedTuple):
-    """The stored state of the records from `first_offset` to `last_offset`."""
-
-    first_offset: int
-    last_offset: int
-    delivery_state: int
-    delivery_count: int
 
 
 class StateWrite:
@@ -155,12 +145,16 @@ class InFlightRange:
 
 
 class InFlightRecords:
-    """Disjoint ranges in the order of their offsets. Offsets between two ranges have no record."""
+    """Disjoint ranges in the order of their offsets. Offsets between two ranges have no record.
 
-    __slots__ = ("_ranges",)
+    `_firsts` has the first offset of each range, because a search among numbers takes a fifth of the time.
+    """
+
+    __slots__ = ("_firsts", "_ranges")
 
     def __init__(self) -> None:
         self._ranges: list[InFlightRange] = []
+        self._firsts: list[int] = []
 
     def __iter__(self) -> Iterator[InFlightRange]:
         return iter(self._ranges)
@@ -174,15 +168,15 @@ class InFlightRecords:
 
     def add(self, records: InFlightRange) -> None:
         """Add records that are not in flight yet."""
-        at = bisect_right(self._ranges, records.first, key=_first)
+        at = bisect_right(self._firsts, records.first)
         assert at == 0 or self._ranges[at - 1].last < records.first, "ranges are disjoint"
-        assert at == len(self._ranges) or records.last < self._ranges[at].first, "ranges are disjoint"
-        self._ranges.insert(at, records)
+        assert at == len(self._ranges) or records.last < self._firsts[at], "ranges are disjoint"
+        self._insert(at, records)
 
     def overlapping(self, first: int, last: int) -> list[InFlightRange]:
         """The ranges with offsets from `first` to `last`, in order."""
-        at = max(bisect_right(self._ranges, first, key=_first) - 1, 0)
-        end = bisect_right(self._ranges, last, lo=at, key=_first)
+        at = max(bisect_right(self._firsts, first) - 1, 0)
+        end = bisect_right(self._firsts, last, lo=at)
         found = self._ranges[at:end]
         if found and found[0].last < first:
             del found[0]
@@ -197,7 +191,7 @@ class InFlightRecords:
     def remove_before(self, offset: int) -> None:
         """Remove all records below `offset`."""
         self._split_before(offset)
-        del self._ranges[: bisect_right(self._ranges, offset - 1, key=_first)]
+        self._remove_leading(bisect_right(self._firsts, offset - 1))
 
     def remove_leading_final(self) -> None:
         """Remove final records up to the first one that is not final."""
@@ -206,21 +200,32 @@ class InFlightRecords:
             if not records.is_final:
                 break
             count += 1
-        del self._ranges[:count]
+        if count:
+            self._remove_leading(count)
 
     def merge(self, first: int, last: int) -> None:
         """Join neighbours that agree, from the range in front of `first` to the one after `last`."""
-        at = max(bisect_right(self._ranges, first, key=_first) - 2, 0)
-        end = min(bisect_right(self._ranges, last, lo=at, key=_first) + 1, len(self._ranges))
+        at = max(bisect_right(self._firsts, first) - 2, 0)
+        end = min(bisect_right(self._firsts, last, lo=at) + 1, len(self._ranges))
         merged: list[InFlightRange] = []
         for records in self._ranges[at:end]:
             if merged and records.continues(merged[-1]):
                 merged[-1].last = records.last
             else:
                 merged.append(records)
-        self._ranges[at:end] = merged
+        if len(merged) < end - at:
+            self._ranges[at:end] = merged
+            self._firsts[at:end] = [records.first for records in merged]
+
+    def _insert(self, at: int, records: InFlightRange) -> None:
+        self._ranges.insert(at, records)
+        self._firsts.insert(at, records.first)
+
+    def _remove_leading(self, count: int) -> None:
+        del self._ranges[:count]
+        del self._firsts[:count]
 
     def _split_before(self, offset: int) -> None:
-        at = bisect_right(self._ranges, offset - 1, key=_first) - 1
+        at = bisect_right(self._firsts, offset - 1) - 1
         if at >= 0 and self._ranges[at].last >= offset:
-            self._ranges.insert(at + 1, self._ranges[at].split_before(offset))
+            self._insert(at + 1, self._ranges[at].split_before(offset))

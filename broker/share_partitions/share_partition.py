@@ -21,13 +21,13 @@ from itertools import groupby
 from math import inf
 from typing import Final, NamedTuple
 
+from broker.coordinator.share.share_state import StateBatch
 from broker.share_partitions.acquisition import Acquisition, FetchedBatch
 from broker.share_partitions.in_flight import (
     FINAL_STATES,
     InFlightRange,
     InFlightRecords,
     RecordState,
-    StateBatch,
     StateWrite,
 )
 from broker.share_partitions.settings import DeliverySettings
@@ -132,10 +132,12 @@ class SharePartition:
         """
         if not fetched:
             return
-        self._archive_available(fetch_offset, fetched[0].first_offset - 1)
+        position = fetch_offset
         for batch in fetched:
-            if batch.is_aborted:
-                self._archive_available(batch.first_offset, batch.last_offset)
+            end = batch.last_offset if batch.is_aborted else batch.first_offset - 1
+            if position <= end:
+                self._archive_available(position, end)
+            position = batch.last_offset + 1
         locked_until_ms = now_ms + self.settings.record_lock_duration_ms
         count = acquisition.count
         self._acquire_available(fetched, fetch_offset, acquisition, locked_until_ms)
@@ -220,7 +222,7 @@ class SharePartition:
         """Carry out the acknowledgements of a member: all of them, or none.
 
         Returns the write after which they apply; None if there is nothing to store. Locks are renewed at once. Records
-        below the start offset are finished for the group, and so are left out.
+        below the start offset are finished for the group, and so are left out, as offsets without a record are.
 
         Raises KafkaError: INVALID_REQUEST for unknown types and for offsets that were never delivered, and
         INVALID_RECORD_STATE for records that the member does not hold.
@@ -252,11 +254,7 @@ class SharePartition:
 
     def _check_held(self, member_id: str, first: int, last: int) -> None:
         """Raise KafkaError INVALID_RECORD_STATE unless the member holds all records between these offsets."""
-        held = self._records.overlapping(first, last)
-        if not held:
-            message = "Batch record not found. The request batch offsets are not found in the cache."
-            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, message)
-        for records in held:
+        for records in self._records.overlapping(first, last):
             if records.pending is not None:
                 message = "The record state is invalid. The acknowledgement of delivery could not be completed."
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, message)

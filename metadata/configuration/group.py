@@ -82,25 +82,21 @@ class GroupConfigs(ConfigValues):
     share_record_lock_duration_ms = from_broker(
         BrokerConfigs.group_share_record_lock_duration_ms,
         doc="How long in ms a consumer of the group holds a record before another may get it.",
-        takes_effect=False,
     )
     share_delivery_count_limit = from_broker(
         BrokerConfigs.group_share_delivery_count_limit,
         doc="How many times a record is delivered to the group before it is given up.",
-        takes_effect=False,
     )
     share_partition_max_record_locks = from_broker(
         BrokerConfigs.group_share_partition_max_record_locks,
         doc="Most records of a partition that the group may hold at once.",
-        takes_effect=False,
     )
     share_auto_offset_reset = key(STRING, "latest", _offset_reset, MEDIUM,
-        "Where the group begins in a partition: latest, earliest, or by_duration:<ISO 8601 duration> before now.",
-        takes_effect=False)
+        "Where the group begins in a partition: latest, earliest, or by_duration:<ISO 8601 duration> before now.")
     share_isolation_level = key(STRING, "read_uncommitted", one_of("read_committed", "read_uncommitted"), MEDIUM,
-        "Whether the group gets the records of transactions that are not committed.", takes_effect=False)
+        "Whether the group gets the records of transactions that are not committed.")
     share_renew_acknowledge_enable = key(BOOLEAN, True, None, MEDIUM,
-        "Whether the group's consumers may renew their locks of records (KIP-1222).", takes_effect=False)
+        "Whether the group's consumers may renew their locks of records (KIP-1222).")
 # fmt: on
 
 

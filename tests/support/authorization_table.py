@@ -268,9 +268,9 @@ TABLE: Final[Mapping[str, Needs]] = {
     # Any client may authenticate, before it has a name.
     "SaslAuthenticate": nothing,
     "SaslHandshake": nothing,
-    # Records are not delivered to share groups yet: UNSUPPORTED_VERSION to everyone.
-    "ShareAcknowledge": nothing,
-    "ShareFetch": nothing,
+    # Also READ on each topic, in the response for its partitions.
+    "ShareAcknowledge": group(Op.READ),
+    "ShareFetch": group(Op.READ),
     "ShareGroupDescribe": lambda request, _: [need(Right(Op.DESCRIBE, GROUP, each)) for each in request.group_ids],
     "ShareGroupHeartbeat": _share_group_heartbeat,
     "SyncGroup": group(Op.READ),

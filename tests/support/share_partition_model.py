@@ -10,8 +10,9 @@ from itertools import pairwise
 
 import attrs
 
+from broker.coordinator.share.share_state import StateBatch
 from broker.share_partitions.acquisition import Acquisition, FetchedBatch
-from broker.share_partitions.in_flight import FINAL_STATES, RecordState, StateBatch, StateWrite
+from broker.share_partitions.in_flight import FINAL_STATES, RecordState, StateWrite
 from broker.share_partitions.settings import DeliverySettings
 from broker.share_partitions.share_partition import AcknowledgementBatch, SharePartition
 from broker.wire.errors import KafkaError

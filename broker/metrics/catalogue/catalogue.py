@@ -12,6 +12,7 @@ from broker.metrics.catalogue import (
     process,
     replication,
     requests,
+    shares,
     telemetry,
     topics,
 )
@@ -36,7 +37,7 @@ def _section(module: ModuleType) -> Section:
 
 
 SECTIONS: Final = tuple(
-    map(_section, (topics, requests, clients, replication, logs, controller, coordinators, process, telemetry))
+    map(_section, (topics, requests, clients, replication, logs, controller, coordinators, shares, process, telemetry))
 )
 METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for section in SECTIONS for metric in section.metrics}
 assert len(METRICS) == sum(len(section.metrics) for section in SECTIONS), "each name is declared once"

@@ -7,6 +7,7 @@ from broker.metrics.collectors.logs import LogDirectoryCollector, ScrubCollector
 from broker.metrics.collectors.partitions import PartitionCollector
 from broker.metrics.collectors.process import ProcessCollector
 from broker.metrics.collectors.requests import RequestCollector
+from broker.metrics.collectors.shares import SharePartitionCollector
 from broker.metrics.collectors.telemetry import TelemetryCollector
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "RequestCollector",
     "ScrubCollector",
     "ShareCollector",
+    "SharePartitionCollector",
     "TelemetryCollector",
     "TransactionCollector",
 ]

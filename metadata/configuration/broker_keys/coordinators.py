@@ -145,27 +145,27 @@ class CoordinatorConfigs(ConfigValues):
     group_streams_max_assignment_interval_ms = key(INT, 15_000, at_least(0), MEDIUM,
         "Longest assignment interval in ms that a streams group may be given.", takes_effect=False)
     group_share_min_delivery_count_limit = key(INT, 2, between(2, 5), MEDIUM,
-        "Lowest delivery limit that a share group may be given.", takes_effect=False)
+        "Lowest delivery limit that a share group may be given.")
     group_share_max_delivery_count_limit = key(INT, 10, between(5, 25), MEDIUM,
-        "Highest delivery limit that a share group may be given.", takes_effect=False)
+        "Highest delivery limit that a share group may be given.")
     group_share_min_partition_max_record_locks = key(INT, 100, between(100, 2000), MEDIUM,
-        "Lowest limit of locked records in a partition that a share group may be given.", takes_effect=False)
+        "Lowest limit of locked records in a partition that a share group may be given.")
     group_share_max_partition_max_record_locks = key(INT, 4000, between(2000, 10_000), MEDIUM,
-        "Highest limit of locked records in a partition that a share group may be given.", takes_effect=False)
+        "Highest limit of locked records in a partition that a share group may be given.")
     group_share_delivery_count_limit = key(INT, 5, between(2, 10), MEDIUM,
-        "How many times a record of a share group is delivered before it is given up.", takes_effect=False)
+        "How many times a record of a share group is delivered before it is given up.")
     group_share_record_lock_duration_ms = key(INT, 30_000, between(1000, HOUR_MS), MEDIUM,
-        "How long in ms a share consumer holds a record before another may get it.", takes_effect=False)
+        "How long in ms a share consumer holds a record before another may get it.")
     group_share_min_record_lock_duration_ms = key(INT, 15_000, between(1000, 30_000), MEDIUM,
-        "Shortest record lock in ms that a share group may be given.", takes_effect=False)
+        "Shortest record lock in ms that a share group may be given.")
     group_share_max_record_lock_duration_ms = key(INT, MINUTE_MS, between(30_000, HOUR_MS), MEDIUM,
-        "Longest record lock in ms that a share group may be given.", takes_effect=False)
+        "Longest record lock in ms that a share group may be given.")
     group_share_partition_max_record_locks = key(INT, 2000, between(100, 10_000), MEDIUM,
-        "Most records of a partition that a share group may hold at once.", takes_effect=False)
+        "Most records of a partition that a share group may hold at once.")
     share_fetch_purgatory_purge_interval_requests = key(INT, 1000, None, MEDIUM,
         "After this many finished ones, Apache Kafka sweeps its waiting share fetches.", takes_effect=False)
     group_share_max_share_sessions = key(INT, 2000, at_least(1), MEDIUM,
-        "Most share sessions of a broker.", takes_effect=False)
+        "Most share sessions of a broker.")
     group_share_persister_class_name = key(STRING,
         "org.apache.kafka.server.share.persister.DefaultStatePersister", None, MEDIUM,
         "The class that keeps the state of share groups.", internal=True, takes_effect=False)

@@ -99,7 +99,7 @@ async def test_requests_of_share_groups_are_refused_with_a_reason_kip_932(
         response = await client.call(request_, version)
         assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
         assert response.error_message == (
-            "This cluster has no share groups (KIP-932). Consume with a consumer group instead."
+            "This cluster has no share groups (KIP-932): share.version is 0. Consume with a consumer group."
         )
 
 

@@ -1,0 +1,72 @@
+"""A share fetch that waits until it can acquire records."""
+
+from broker.handlers.share_fetch.share_reader import ShareReader
+from broker.net.completion import RequestWait
+from broker.replication.partition import Partition
+from broker.server.context import BrokerContext
+from broker.share_partitions.led_partition import LedSharePartition
+from broker.share_partitions.share_sessions import ShareSession
+
+
+class DelayedShareFetch(RequestWait[None]):
+    """Waits at all share-partitions of a request, for records that are committed or available again.
+
+    The records are acquired as soon as they are there: otherwise two requests would be answered for the same records.
+    With `min_bytes` above 1, the request acquires records itself once there are enough.
+    """
+
+    __slots__ = ("_by_partition", "_context", "_min_bytes", "_reader", "_session")
+
+    def __init__(self, context: BrokerContext, reader: ShareReader, session: ShareSession, min_bytes: int) -> None:
+        super().__init__()
+        self._context = context
+        self._reader = reader
+        self._session = session
+        self._min_bytes = min_bytes
+        self._by_partition: dict[Partition, LedSharePartition] = {}
+        session.waiting = self
+
+    def watch(self, led: LedSharePartition) -> None:
+        """Wait at a share-partition, too."""
+        self._by_partition[led.partition] = led
+        led.waiters[self] = None
+        led.partition.waiters.for_high_watermark[self] = None
+
+    def begin(self, max_wait_ms: int) -> None:
+        """Wait for at most `max_wait_ms`."""
+        if not self.done:
+            self.expire_in(self._context.services.deadlines, max_wait_ms / 1000, self.expire)
+
+    def try_complete(self, partition: Partition) -> None:
+        """See `broker.replication.waiters.Waiter`: records were committed, or the partition has another leader."""
+        led = self._by_partition.get(partition)
+        if led is not None and not self.done:
+            self._context.timed_call(lambda: self._look_again(led))
+
+    def share_partition_changed(self, led: LedSharePartition) -> None:
+        """See `broker.share_partitions.led_partition.Waiter`."""
+        if not self.done:
+            self._context.timed_call(lambda: self._look_again(led))
+
+    def _look_again(self, led: LedSharePartition) -> None:
+        reader = self._reader
+        if self._min_bytes > 1:
+            is_enough = reader.has_bytes(self._min_bytes)
+        else:
+            reader.acquire(led)
+            is_enough = reader.must_repeat or reader.can_respond
+        if is_enough:
+            self.complete(None)
+        else:
+            self.watch(led)
+
+    def expire(self) -> None:
+        """Respond with what there is now."""
+        self.complete(None)
+
+    def stop_waiting(self) -> None:
+        for partition, led in self._by_partition.items():
+            led.waiters.pop(self, None)
+            partition.waiters.for_high_watermark.pop(self, None)
+        if self._session.waiting is self:
+            self._session.waiting = None

@@ -1,0 +1,225 @@
+"""ShareFetch and ShareAcknowledge on a node, whose share coordinator stores the state (KIP-932)."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from broker.wire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from broker.wire.api.share_acknowledge import ShareAcknowledgeRequest
+from broker.wire.api.share_fetch import ShareFetchRequest
+from broker.wire.errors import ErrorCode
+from metadata.protocol import ConfigOperation, ConfigResourceType
+from tests.support.requests import batch, create_topic, produce
+from tests.support.running_node import RunningNode, running_node
+from tests.support.share_member import (
+    GROUP,
+    VERSION,
+    ShareMember,
+    acquired,
+    enable_share_groups,
+    initialize,
+    values_of,
+)
+from tests.support.wire_client import WireClient, connected, only
+
+LOCK_MS = 1_000
+FOREVER_MS = 60_000
+HOUR_MS = 3_600_000
+SETTINGS = {
+    "share_coordinator_state_topic_num_partitions": 2,
+    "group_share_min_record_lock_duration_ms": LOCK_MS,
+    "group_share_record_lock_duration_ms": 30_000,
+}
+
+
+@attrs.frozen
+class ShareNode:
+    """A node with a topic of the group. `join` opens a connection of another member."""
+
+    node: RunningNode
+    client: WireClient
+    topic_id: bytes
+    stack: AsyncExitStack
+
+    async def join(self, member_id: str) -> ShareMember:
+        client = await self.stack.enter_async_context(connected(self.node.port))
+        return ShareMember(client, self.topic_id, member_id)
+
+    async def set_group_config(self, name: str, value: str) -> None:
+        config = AlterableConfig(name=name, config_operation=ConfigOperation.SET, value=value)
+        resource = AlterConfigsResource(resource_type=ConfigResourceType.GROUP, resource_name=GROUP, configs=[config])
+        response = await self.client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert only(response.responses).error_code == 0
+
+
+@asynccontextmanager
+async def share_node(directory: Path, *, start_offset: int = 0, **settings: Any) -> AsyncIterator[ShareNode]:
+    async with running_node(directory, **{**SETTINGS, **settings}) as node, AsyncExitStack() as stack:
+        client = await stack.enter_async_context(connected(node.port))
+        await enable_share_groups(client)
+        topic_id = await create_topic(client)
+        await initialize(node, topic_id, start_offset=start_offset)
+        yield ShareNode(node, client, topic_id, stack)
+        assert not node.traced.of("handler_failed")
+
+
+@pytest.fixture
+async def shares(tmp_path: Path) -> AsyncIterator[ShareNode]:
+    async with share_node(tmp_path) as node:
+        yield node
+
+
+async def test_records_are_delivered_once_and_again_after_a_release(shares: ShareNode) -> None:
+    await produce(shares.client, batch(b"0", b"1", b"2"))
+    await produce(shares.client, batch(b"3", b"4"))
+    anna, ben = await shares.join("anna"), await shares.join("ben")
+    response = await anna.fetch()
+    assert acquired(response) == [(0, 4, 1)]
+    assert values_of(response) == [b"0", b"1", b"2", b"3", b"4"]
+    assert response.acquisition_lock_timeout_ms == 30_000
+    assert await ben.acquire(max_wait_ms=0) == []
+    await anna.accept(0, 1)
+    await anna.accept(2, 3, kind=2)
+    response = await ben.fetch()
+    assert acquired(response) == [(2, 3, 2)]
+    assert values_of(response) == [b"2", b"3"]
+    assert await ben.acquire(acknowledged=[(2, 3, [3, 1])]) == []
+    refused = await ben.acknowledge((4, 4, [1]))
+    assert only(only(refused.responses).partitions).error_code == ErrorCode.INVALID_RECORD_STATE
+
+
+async def test_acknowledged_records_stay_so_after_a_restart_and_others_are_delivered_again(tmp_path: Path) -> None:
+    async with share_node(tmp_path) as shares:
+        await produce(shares.client, batch(*(b"%d" % number for number in range(10))))
+        anna = await shares.join("anna")
+        assert await anna.acquire() == [(0, 9, 1)]
+        await anna.accept(0, 2)
+        await anna.accept(4, 5)
+        await anna.accept(7, 7, kind=2)
+        shares.node.crash()
+    async with running_node(tmp_path, **SETTINGS) as node, connected(node.port) as client:
+        member = ShareMember(client, shares.topic_id)
+        assert await member.acquire() == [(3, 3, 1), (6, 6, 1), (7, 7, 2), (8, 9, 1)]
+
+
+async def test_waiting_fetch_gets_produced_and_released_records_and_those_of_a_closed_connection(
+    shares: ShareNode,
+) -> None:
+    anna, ben = await shares.join("anna"), await shares.join("ben")
+    await anna.acquire(max_wait_ms=0)
+    await anna.send_fetch(indexes=(), max_wait_ms=FOREVER_MS)
+    await ben.acquire(max_wait_ms=0)
+    await ben.send_fetch(indexes=(), max_wait_ms=FOREVER_MS)
+    await produce(shares.client, batch(b"0", b"1"))
+    assert acquired(await anna.client.receive()) == [(0, 1, 1)]
+    await anna.accept(0, 0, kind=2)
+    assert acquired(await ben.client.receive()) == [(0, 0, 2)]
+    await ben.send_fetch(indexes=(), max_wait_ms=FOREVER_MS)
+    await anna.client.aclose()
+    assert acquired(await ben.client.receive()) == [(1, 1, 2)]
+
+
+async def test_records_whose_lock_has_expired_are_delivered_to_another_member(shares: ShareNode) -> None:
+    await shares.set_group_config("share.record.lock.duration.ms", str(LOCK_MS))
+    await produce(shares.client, batch(b"0", b"1"))
+    anna, ben = await shares.join("anna"), await shares.join("ben")
+    began = trio.current_time()
+    assert await anna.acquire() == [(0, 1, 1)]
+    assert await ben.acquire(max_wait_ms=FOREVER_MS) == [(0, 1, 2)]
+    assert trio.current_time() - began >= LOCK_MS / 1000
+    late = await anna.acknowledge((0, 1, [1]))
+    assert only(only(late.responses).partitions).error_code == ErrorCode.INVALID_RECORD_STATE
+
+
+@pytest.mark.parametrize(
+    ("reset", "expected"), [("earliest", [(0, 2, 1)]), ("latest", []), ("by_duration:PT1H", [(2, 2, 1)])]
+)
+async def test_group_without_a_start_offset_begins_where_its_config_says(
+    tmp_path: Path, reset: str, expected: list[tuple[int, int, int]]
+) -> None:
+    async with share_node(tmp_path, start_offset=-1) as shares:
+        await shares.set_group_config("share.auto.offset.reset", reset)
+        now_ms = int(time.time() * 1000)
+        await produce(shares.client, batch(b"0", b"1", timestamp=now_ms - 2 * HOUR_MS))
+        await produce(shares.client, batch(b"2", timestamp=now_ms))
+        anna = await shares.join("anna")
+        assert await anna.acquire(max_wait_ms=500) == expected
+        await produce(shares.client, batch(b"3"))
+        assert await anna.acquire(max_wait_ms=FOREVER_MS) == [(3, 3, 1)]
+
+
+async def test_request_outside_of_a_session_or_with_malformed_acknowledgements_is_refused(shares: ShareNode) -> None:
+    await produce(shares.client, batch(b"0", b"1"))
+    anna = await shares.join("anna")
+    for fields, code in (
+        ({"share_session_epoch": 1}, ErrorCode.SHARE_SESSION_NOT_FOUND),
+        ({"acknowledged": [(0, 0, [1])]}, ErrorCode.INVALID_REQUEST),
+        ({"group_id": None}, ErrorCode.INVALID_REQUEST),
+        ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"share_acquire_mode": 2}, ErrorCode.INVALID_REQUEST),
+        ({"is_renew_ack": True}, ErrorCode.INVALID_REQUEST),
+    ):
+        request = anna.fetch_request(**fields)
+        assert (await anna.client.call(request, VERSION)).error_code == code
+    assert await anna.acquire() == [(0, 1, 1)]
+    assert (await anna.acknowledge(share_session_epoch=7)).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    anna.epoch = 1
+    for malformed in ((1, 0, [1]), (0, 1, []), (0, 1, [1, 1, 1]), (0, 1, [4]), (0, 1, [-1])):
+        answered = await anna.acknowledge(malformed)
+        assert only(only(answered.responses).partitions).error_code == ErrorCode.INVALID_REQUEST
+    response = await anna.fetch(indexes=(0, 5))
+    assert only(only(response.responses).partitions).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await anna.accept(0, 1)
+
+
+async def test_final_epoch_ends_the_session_after_its_acknowledgements(shares: ShareNode) -> None:
+    await produce(shares.client, batch(b"0", b"1"))
+    anna, ben = await shares.join("anna"), await shares.join("ben")
+    assert await anna.acquire() == [(0, 1, 1)]
+    await anna.acknowledge((0, 0, [1]), share_session_epoch=-1)
+    assert await ben.acquire(max_wait_ms=FOREVER_MS) == [(1, 1, 2)]
+    assert (await anna.acknowledge(share_session_epoch=1)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+async def test_kip_1222_renewal_extends_the_lock(shares: ShareNode) -> None:
+    await shares.set_group_config("share.record.lock.duration.ms", str(LOCK_MS))
+    await produce(shares.client, batch(b"0", b"1"))
+    anna, ben = await shares.join("anna"), await shares.join("ben")
+    assert await anna.acquire() == [(0, 1, 1)]
+    await trio.sleep(LOCK_MS / 2000)
+    renewed = await anna.acknowledge((0, 0, [4]), is_renew_ack=True)
+    assert only(only(renewed.responses).partitions).error_code == 0
+    assert await ben.acquire(max_wait_ms=FOREVER_MS) == [(1, 1, 2)]
+    await anna.accept(0, 0)
+
+
+async def test_share_sessions_of_a_broker_are_limited(tmp_path: Path) -> None:
+    async with share_node(tmp_path, group_share_max_share_sessions=1, group_share_max_size=1) as shares:
+        anna, ben = await shares.join("anna"), await shares.join("ben")
+        await anna.acquire(max_wait_ms=0)
+        assert (await ben.fetch(max_wait_ms=1)).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        await anna.acknowledge(share_session_epoch=-1)
+        ben.epoch = 0
+        assert (await ben.fetch(max_wait_ms=0)).error_code == 0
+
+
+async def test_level_0_of_share_version_refuses_and_ends_sessions(shares: ShareNode) -> None:
+    anna = await shares.join("anna")
+    await anna.acquire(max_wait_ms=0)
+    await enable_share_groups(shares.client, level=0)
+    assert (await anna.fetch()).error_code == ErrorCode.UNSUPPORTED_VERSION
+    acknowledge = ShareAcknowledgeRequest(group_id=GROUP, member_id="anna", share_session_epoch=1)
+    assert (await anna.client.call(acknowledge, VERSION)).error_code == ErrorCode.UNSUPPORTED_VERSION
+    await enable_share_groups(shares.client)
+    request = ShareFetchRequest(group_id=GROUP, member_id="anna", share_session_epoch=1)
+    assert (await anna.client.call(request, VERSION)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
