@@ -33,7 +33,8 @@ from broker.wire.api.offset_commit import (
 from broker.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from broker.wire.errors import ErrorCode
 from broker.wire.records import CorruptBatch, check_crc, iter_headers
-from kraft.env import Env, RealDisk, RealFile, real_env
+from kraft.env import Env, RealFile, real_env
+from tests.support.inline_disk import InlineDisk
 from tests.support.requests import batch, create_topic, fetch, produce, records_of
 from tests.support.running_node import RunningNode, Traced, node_config
 from tests.support.wire_client import WireClient, connected
@@ -113,7 +114,7 @@ class Outcome:
         return f"starts, {', '.join(lost)}: {told}" if lost else f"starts{', told' if self.lines else ''}"
 
 
-class ForeignDisk(RealDisk):
+class ForeignDisk(InlineDisk):
     """The real disk, except that `foreign` and everything below it belong to another user, which root would
     not notice.
     """
@@ -140,12 +141,12 @@ class ForeignDisk(RealDisk):
 
 async def prepare(directory: Path, ending: str) -> None:
     """Make a data directory with all kinds of files, from a node that ended in the given way."""
-    async with _running(directory, RealDisk()) as node, connected(node.port) as client:
+    async with _running(directory, InlineDisk()) as node, connected(node.port) as client:
         await create_topic(client, _TOPIC, configs={"internal.segment.bytes": "1000"})
         await _until_coordinated(client)
         await _fill(client, 0, RECORDS // 2)
         await _commit(client)
-    async with _running(directory, RealDisk()) as node, connected(node.port) as client:
+    async with _running(directory, InlineDisk()) as node, connected(node.port) as client:
         await _until_coordinated(client)
         await _fill(client, RECORDS // 2, RECORDS)
         await _commit(client)
@@ -204,7 +205,7 @@ def _place_of_flip(path: Path, content: bytearray) -> int:
 
 async def outcome(directory: Path, foreign: Path | None = None) -> Outcome:
     """Start a node on the directory, read its records and offsets, and stop it."""
-    disk = RealDisk() if foreign is None else ForeignDisk(foreign)
+    disk = InlineDisk() if foreign is None else ForeignDisk(foreign)
     output = io.StringIO()
     kind, found = "hangs", (None, False)
     with redirect_stderr(output):
@@ -231,7 +232,7 @@ class _NotServing(Exception):
 
 
 @asynccontextmanager
-async def _running(directory: Path, disk: RealDisk) -> AsyncIterator[RunningNode]:
+async def _running(directory: Path, disk: InlineDisk) -> AsyncIterator[RunningNode]:
     """A node that prints like `kraft start` and serves within the block."""
     printer = EventPrinter(1, LogLevels())
     env = real_env(printer.trace)

@@ -14,7 +14,8 @@ from broker.node.formatting import Formatting, format_directories
 from broker.wire.uuids import encode_uuid, new_uuid
 from jepsen.processes.ports import free_ports
 from kraft.core import ReplicaKey, Voter, VoterSet
-from kraft.env import Disk, Env, RealDisk, real_env
+from kraft.env import Disk, Env, real_env
+from tests.support.inline_disk import InlineDisk
 from tests.support.internal_topics import FEW_PARTITIONS
 from tests.support.running_node import Traced
 
@@ -189,7 +190,7 @@ async def running_cluster(
             **(of_nodes or {}).get(node_id, {}),
         }
         config = read_config("".join(f"{key}={value}\n" for key, value in settings.items()).encode())
-        disk = (disks or {}).get(node_id) or RealDisk()
+        disk = (disks or {}).get(node_id) or InlineDisk()
         env = Env(disk, Random(), real_env(Traced()).wall, Traced())
         formatting = Formatting(cluster_id, voters if "controller" in role else None)
         await format_directories(env, config, formatting, ignore_formatted=False, report=lambda line: None)

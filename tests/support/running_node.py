@@ -10,6 +10,7 @@ import trio
 from broker.config import KafkaConfig, read_config
 from broker.node import Dispatchers, Node
 from kraft.env import Disk, Env, real_env
+from tests.support.inline_disk import InlineDisk
 from tests.support.internal_topics import FEW_PARTITIONS
 
 NODE_ID = 1
@@ -80,7 +81,7 @@ async def running_node(
     """
     traced = Traced()
     env = real_env(traced)
-    env = Env(disk or env.disk, Random(), wall or env.wall, traced, env.sync_times)
+    env = Env(disk or InlineDisk(env.sync_times), Random(), wall or env.wall, traced, env.sync_times)
     node = Node(env, node_config(directory, **overrides), dispatchers=dispatchers)
     async with trio.open_nursery() as nursery:
         scope = trio.CancelScope()

@@ -149,7 +149,8 @@ async def test_shard_of_a_deposed_leader_completes_nothing_when_the_new_leaders_
     async with registers(tmp_path) as runtime:
         partition, other = runtime.partition, 9
         log, me = partition.leader_log(), partition.context.local_id
-        shared = PartitionImage((me, other), (me, other), me, partition.leader_epoch, 1)
+        # The controller may have recorded the log directory of the partition already, or not yet.
+        shared = PartitionImage((me, other), (me, other), me, partition.leader_epoch, partition.partition_epoch + 1)
         apply_image(partition, shared)
         written = runtime.write(put, name="a", value="1")
         runtime.partitions.end_turn()
