@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from broker.spark import register
 from tests.support.source_code import ROOT
-from tests.support.spark_session import BRIEF_JVM
+from tests.support.spark_session import BRIEF_JVM, INTERPRETED_PLANS
 from tests.support.stopped_sinks import StoppedSink
 
 # A task is repeated beside its first attempt as soon as it takes longer than others.
@@ -48,6 +48,8 @@ class StreamingJob:
     exactly_once: bool = False
     has_parquet: bool = True
     is_speculative: bool = False
+    # As a user's job does, if its processor time or memory is measured.
+    compiles_plans: bool = False
     stops_at: str = ""
 
     def command(self) -> list[str]:
@@ -81,6 +83,8 @@ class StreamingJob:
             "spark.sql.warehouse.dir": str(Path(self.directory) / "warehouse"),
             "spark.local.dir": str(Path(self.directory) / "local"),
         }
+        if not self.compiles_plans:
+            settings |= INTERPRETED_PLANS
         if self.is_speculative:
             settings |= _SPECULATION
         for key, value in settings.items():

@@ -62,7 +62,13 @@ def test_memory_is_flat_and_lag_is_bounded_at_a_steady_rate(
             topics = [NewTopic(name, num_partitions=3, replication_factor=3) for name in ("input", "output")]
             admin.create_topics(topics).raise_first()
         job = StreamingJob(
-            cluster.bootstrap, "input", "output", str(tmp_path / "job"), rows_per_batch=50_000, progress=str(progress)
+            cluster.bootstrap,
+            "input",
+            "output",
+            str(tmp_path / "job"),
+            rows_per_batch=50_000,
+            progress=str(progress),
+            compiles_plans=True,
         )
         process = JobProcess(job, tmp_path / "job.out")
         samples, lags = [], []

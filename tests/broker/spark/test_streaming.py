@@ -1,6 +1,7 @@
 """Streaming queries of Spark as a user writes them: a topic to Parquet, and to another topic."""
 
 import json
+import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -137,6 +138,7 @@ def test_a_running_query_reads_later_records(spark: SparkSession, bootstrap: str
         # The first batch is empty and fixes the start.
         while query.lastProgress is None:
             assert query.isActive, query.exception()
+            time.sleep(0.05)
         fill(bootstrap, topic, 4, first=100)
         query.processAllAvailable()
         found = spark.sql("select cast(value as string) as value from later").collect()
