@@ -102,9 +102,10 @@ def test_the_tables_have_calls_of_every_client() -> None:
         assert len([code for each, code in calls() if each == client]) > 30, client
 
 
-@pytest.mark.parametrize(("client", "code"), sorted(set(calls())))
-def test_every_call_of_the_migration_table_exists(client: str, code: str) -> None:
-    check(client, ast.parse(code, mode="eval").body)
+@pytest.mark.parametrize("client", MODULES)
+def test_every_call_of_the_migration_table_exists(client: str) -> None:
+    for code in sorted({code for each, code in calls() if each == client}):
+        check(client, ast.parse(code, mode="eval").body)
 
 
 def keys(client: str) -> dict[str, str]:

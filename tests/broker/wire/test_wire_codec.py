@@ -20,7 +20,7 @@ from broker.wire.api.metadata import MetadataRequest
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from broker.wire.codec import decode, decoder, encode, encoder
 from broker.wire.errors import ErrorCode, KafkaError, WireError
-from tests.support.wire_messages import as_dict, message_id
+from tests.support.wire_messages import as_dict
 
 
 class OneMegabyteOfFile:
@@ -36,7 +36,7 @@ def with_tagged_field(encoded: bytes, tag: int, value: bytes) -> bytes:
     return encoded[:-1] + bytes((1, tag, len(value))) + value
 
 
-@pytest.mark.parametrize("api", APIS.values(), ids=message_id)
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 def test_the_registry_agrees_with_the_message_classes(api: Api) -> None:
     for message, is_request in ((api.request, True), (api.response, False)):
         spec = message.__message__
