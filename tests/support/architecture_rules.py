@@ -92,7 +92,7 @@ def package_of(module: str, packages: Iterable[str]) -> str | None:
 
 def impurities(module: Module) -> list[str]:
     """The impure uses of a module. Naming the type of a socket or of a random generator is permitted."""
-    used = _used_names(list(ast.walk(module.tree)))
+    used = _used_names(module.nodes)
     return [
         f"{module.name}:{imported.line} uses {imported.module}"
         for imported in imports(module)
@@ -102,7 +102,7 @@ def impurities(module: Module) -> list[str]:
 
 def system_access(module: Module) -> set[str]:
     """The modules and functions with which a module uses the operating system other than through Env and Trio."""
-    nodes = list(ast.walk(module.tree))
+    nodes = module.nodes
     used = _used_names(nodes)
     found = {
         imported.top_level
@@ -237,7 +237,7 @@ def mutable_globals(module: Module) -> list[str]:
                 tables.add(name)
             else:
                 problems.append(f"{module.name}:{line} {name} is mutable, and no constant")
-    for function in ast.walk(tree):
+    for function in module.nodes:
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             problems += [f"{module.name}:{line} {what}" for line, what in _changes(function, tables)]
     return problems
@@ -282,7 +282,7 @@ def _changed(node: ast.AST) -> ast.expr | None:
 
 def set_iterations(module: Module) -> list[str]:
     """Iterations over sets, as far as syntax shows them; their order differs between processes."""
-    nodes = list(ast.walk(module.tree))
+    nodes = module.nodes
     sets = _known_sets(nodes)
     orderless = {
         id(argument)

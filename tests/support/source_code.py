@@ -25,7 +25,18 @@ class Module:
 
     @property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text)
+        """The syntax tree. It is the same object for all that ask."""
+        return _nodes(self)[0]  # type: ignore[return-value]
+
+    @property
+    def nodes(self) -> Sequence[ast.AST]:
+        """All nodes of the tree, as `ast.walk` finds them."""
+        return _nodes(self)
+
+
+@cache
+def _nodes(module: Module) -> Sequence[ast.AST]:
+    return tuple(ast.walk(ast.parse(module.text)))
 
 
 @attrs.frozen
