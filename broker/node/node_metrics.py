@@ -105,7 +105,7 @@ class NodeMetrics:
         self.registry.add(QuotaCollector(quotas))
         self.registry.add(GroupCollector(groups, ends.end_offset), ends.prepare)
         self.registry.add(TransactionCollector(services.transactions.runtime))
-        self.registry.add(ShareCollector(services.shares.coordinator))
+        self.registry.add(ShareCollector(services.shares.coordinator, services.shares.groups))
         self.registry.add(SharePartitionCollector(services.shares.partitions))
         self.registry.add(TelemetryCollector(services.telemetry))
         self._requests.add_counts(request_counts)

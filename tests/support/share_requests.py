@@ -52,19 +52,22 @@ async def joined(client: WireClient, *topics: str, group: str = "group", member:
 
 
 async def assigned(
-    client: WireClient, count: int, epoch: int, *, group: str = "group", member: str = "member"
+    client: WireClient, count: int, response: Any, *, group: str = "group", member: str = "member"
 ) -> tuple[int, dict[bytes, set[int]]]:
-    """Sends heartbeats until the member has `count` partitions; returns its epoch and them, by topic id."""
+    """Sends heartbeats until the member has `count` partitions; returns its epoch and them, by topic id.
+
+    `response` is that of its last heartbeat.
+    """
+    topics: dict[bytes, set[int]] = {}
     with trio.fail_after(WITHIN_S):
         while True:
-            response = await share_heartbeat(client, epoch, group=group, member=member)
-            assert response.error_code == ErrorCode.NONE, response.error_message
-            epoch = response.member_epoch
             if response.assignment is not None:
                 topics = {each.topic_id: set(each.partitions) for each in response.assignment.topic_partitions}
-                if sum(map(len, topics.values())) == count:
-                    return epoch, topics
+            if sum(map(len, topics.values())) == count:
+                return response.member_epoch, topics
             await trio.sleep(0.02)
+            response = await share_heartbeat(client, response.member_epoch, group=group, member=member)
+            assert response.error_code == ErrorCode.NONE, response.error_message
 
 
 async def described_offsets(client: WireClient, group: str = "group", version: int = 1) -> dict[tuple[str, int], Any]:

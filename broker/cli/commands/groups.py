@@ -7,7 +7,7 @@ import attrs
 import click
 
 from broker.cli.commands.group_lag import LAG_COLUMNS, LagRow, find_lag, lag_of_groups, lag_style, watch_lag
-from broker.cli.commands.offset_resets import Reset, choose_reset, plan_reset
+from broker.cli.commands.offset_resets import Reset, choose_reset, committed_offsets, plan_reset
 from broker.cli.grammar import ClusterCommand, CommandGroup, Invocation
 from broker.cli.grammar.arguments import DURATION, Integer, TopicPartitions, topic_option
 from broker.cli.grammar.completion import complete_group
@@ -20,7 +20,7 @@ from broker.wire.errors import ErrorCode
 
 @attrs.frozen
 class GroupRow:
-    """A group. `type` is classic or consumer (KIP-848); `state` and `type` are null where brokers do not tell."""
+    """A group. `type` is classic, consumer (KIP-848) or share (KIP-932). Brokers may not tell `state` and `type`."""
 
     group_id: str
     state: str | None
@@ -144,7 +144,10 @@ async def list_groups(invocation: Invocation, states: Sequence[str], types: Sequ
 @groups.command("describe", cls=ClusterCommand, shape=list_of(DescribedGroup))
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_group)
 async def describe(invocation: Invocation, names: Sequence[str]) -> None:
-    """Show groups: their state, their members and what these are assigned, and the offsets that they have committed."""
+    """Show groups: their state, their members and what these are assigned, and the offsets that they have committed.
+
+    `kraft share-groups describe` shows the start offsets of share groups.
+    """
     async with invocation.admin() as admin:
         described = invocation.succeeded(await admin.describe_groups(names), "group")
         rows = await lag_of_groups(invocation, admin, described)
@@ -203,7 +206,7 @@ async def reset_offsets(
     reset: Reset = choose_reset(targets)
     async with invocation.admin() as admin:
         chosen = list(await find_partitions(admin, topics)) if topics else None
-        planned = await plan_reset(admin, group_id, chosen, reset)
+        planned = await plan_reset(admin, group_id, await committed_offsets(admin, group_id, chosen), reset)
         done = {partition: new for partition, (_, new) in planned.items()}
         if execute and done:
             results = await admin.alter_group_offsets(group_id, done)
@@ -242,10 +245,7 @@ async def delete_offsets(invocation: Invocation, group_id: str, topics: Sequence
 
 
 def _described(group: GroupDescription, rows: Sequence[LagRow]) -> DescribedGroup:
-    members = [
-        MemberRow(each.member_id, each.instance_id, each.client_id, each.host, _by_topic(each))
-        for each in group.members
-    ]
+    members = [member_row(each) for each in group.members]
     offsets = [
         OffsetRow(row.topic, row.partition, row.committed, row.end_offset, row.lag)
         for row in rows
@@ -253,6 +253,10 @@ def _described(group: GroupDescription, rows: Sequence[LagRow]) -> DescribedGrou
     ]
     coordinator = group.coordinator.id
     return DescribedGroup(group.group_id, group.state, group.type, group.assignor, coordinator, members, offsets)
+
+
+def member_row(member: MemberDescription) -> MemberRow:
+    return MemberRow(member.member_id, member.instance_id, member.client_id, member.host, _by_topic(member))
 
 
 def _by_topic(member: MemberDescription) -> dict[str, list[int]]:

@@ -37,16 +37,24 @@ def choose_reset(targets: Mapping[str, Any]) -> Reset:
     return Reset(target, parse_time(value, now_ms))
 
 
-async def plan_reset(
-    admin: Admin, group_id: str, partitions: Sequence[TopicPartition] | None, reset: Reset
-) -> dict[TopicPartition, tuple[int | None, int]]:
-    """The old and the new offset of each partition; of all with an offset where `partitions` is None.
+async def committed_offsets(
+    admin: Admin, group_id: str, partitions: Sequence[TopicPartition] | None
+) -> dict[TopicPartition, int | None]:
+    """The committed offset of each partition, or None; of all with an offset where `partitions` is None.
 
-    Raises CommandFailed, KafkaError, ClientError.
+    Raises KafkaError, ClientError.
     """
     committed = (await admin.list_group_offsets({group_id: partitions})).value(group_id).raise_first()
-    old = {partition: offset and offset.offset for partition, offset in committed.items()}
-    chosen = list(old) if partitions is None else list(partitions)
+    return {partition: offset and offset.offset for partition, offset in committed.items()}
+
+
+async def plan_reset(
+    admin: Admin, group_id: str, old: Mapping[TopicPartition, int | None], reset: Reset
+) -> dict[TopicPartition, tuple[int | None, int]]:
+    """The old and the new offset of each partition; `old` has the present ones. Raises CommandFailed, KafkaError,
+    ClientError.
+    """
+    chosen = list(old)
     if not chosen:
         return {}
     earliest = await _offsets(admin, chosen, OffsetSpec.EARLIEST)

@@ -11,7 +11,7 @@ from broker.client.config import is_secret
 # The commands that ask a cluster. `kraft cluster start` makes one.
 _PRINTED: Final = re.compile(
     "`kraft (?=(?:acls|bench|cluster(?! start)|configs|consume|elect|features|groups|log-dirs|produce|quorum|quotas|"
-    "reassign|spark (?:load|replay|stats)|tokens|topics|transactions|users)[ `])"
+    "reassign|share-groups|spark (?:load|replay|stats)|tokens|topics|transactions|users)[ `])"
 )
 
 

@@ -30,6 +30,7 @@ SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
         ("bench", f"{_COMMANDS}.bench:bench", "measure how many records a second the cluster carries"),
         ("spark", f"{_COMMANDS}.spark:spark", "load topics into files and back with Spark, measure and check them"),
         ("groups", f"{_COMMANDS}.groups:groups", "see groups and their lag, reset offsets"),
+        ("share-groups", f"{_COMMANDS}.share_groups:share_groups", "see share groups and their lag, reset offsets"),
         ("transactions", f"{_COMMANDS}.transactions:transactions", "see transactions, find and abort hanging ones"),
         ("configs", f"{_COMMANDS}.configs:configs", "see and change configs of topics, brokers and groups"),
     ),

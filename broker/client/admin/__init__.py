@@ -34,6 +34,7 @@ from broker.client.admin.resource_configs import (
     ConfigSynonym,
 )
 from broker.client.admin.scram_credentials import ScramCredential, ScramDeletion, ScramUpsertion
+from broker.client.admin.share_group_offsets import ShareGroupOffset, ShareGroupOffsets
 from broker.client.admin.topic_descriptions import PartitionDescription, TopicDescription
 from broker.client.admin.topics import HIGH_WATERMARK, CreatedTopic, NewPartitions, NewTopic, TopicListing
 from broker.client.admin.transactions import (
@@ -110,6 +111,8 @@ __all__ = [
     "ScramDeletion",
     "ScramMechanism",
     "ScramUpsertion",
+    "ShareGroupOffset",
+    "ShareGroupOffsets",
     "TopicDescription",
     "TopicListing",
     "TransactionDescription",

@@ -23,6 +23,7 @@ from broker.client.admin.quotas import QuotaCalls
 from broker.client.admin.reassignments import ReassignmentCalls
 from broker.client.admin.resource_configs import ConfigCalls
 from broker.client.admin.scram_credentials import ScramCredentialCalls
+from broker.client.admin.share_group_offsets import ShareGroupOffsetCalls
 from broker.client.admin.topic_descriptions import TopicDescriptionCalls
 from broker.client.admin.topics import TopicCalls
 from broker.client.brokers import Broker
@@ -48,6 +49,7 @@ class Admin(
     GroupCalls,
     GroupDescriptionCalls,
     GroupOffsetCalls,
+    ShareGroupOffsetCalls,
     OffsetCalls,
     LogDirCalls,
     ReassignmentCalls,

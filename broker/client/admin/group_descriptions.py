@@ -1,4 +1,6 @@
-"""Groups described: state, members and assignments, in the classic and in the consumer protocol (KIP-848)."""
+"""Groups described: state, members and assignments, in the classic and in the consumer protocol (KIP-848), and those of
+share groups (KIP-932).
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
@@ -13,13 +15,15 @@ from broker.client.results import Failure, Outcomes, Results, failure
 from broker.client.types import Node, TopicPartition
 from broker.wire.api import consumer_group_describe as consumer
 from broker.wire.api import describe_groups as classic
+from broker.wire.api import share_group_describe as share
 from broker.wire.consumer_protocol import decode_assignment
 from broker.wire.errors import ErrorCode, KafkaError, WireError
 from metadata.protocol import AclOperation
 
 CONSUMER_PROTOCOL: Final = "consumer"
+SHARE_PROTOCOL: Final = "share"
 
-# With these codes a coordinator says that a group is not one of the consumer protocol.
+# With these codes a coordinator says that a group is not one of the consumer protocol, or no share group.
 _IS_NOT_CONSUMER: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 # DescribeGroups reports authorized operations (KIP-430), and that a group does not exist (KIP-1043), since these.
 _OPERATIONS_SINCE: Final = 3
@@ -53,13 +57,13 @@ class MemberDescription:
 
 @attrs.frozen
 class GroupDescription:
-    """A group. The epochs are None in groups of the classic protocol.
+    """A group; `type` "share" is a share group. The epochs are None in groups of the classic protocol.
 
     `assignor` is the assignor in the consumer protocol, and the protocol that the members chose in the classic one.
     """
 
     group_id: str
-    type: Literal["classic", "consumer"]
+    type: Literal["classic", "consumer", "share"]
     protocol_type: str
     state: str
     assignor: str
@@ -80,7 +84,7 @@ class GroupDescriptionCalls(Routing):
         include_authorized_operations: bool = False,
         timeout_ms: float | None = None,
     ) -> Results[str, GroupDescription]:
-        """Describes groups of the consumer protocol and of the classic one.
+        """Describes groups of the consumer protocol and of the classic one, and share groups.
 
         The error of a group that does not exist is GROUP_ID_NOT_FOUND.
         """
@@ -91,6 +95,9 @@ class GroupDescriptionCalls(Routing):
             if rest:
                 described = await ask_for_classic_groups(broker, rest, include_authorized_operations)
                 outcomes.update({group.group_id: _classic_group(group, broker.node) for group in described})
+            absent = [group_id for group_id in rest if _is_absent(outcomes.get(group_id))]
+            if absent:
+                outcomes.update(await _describe_share_groups(broker, absent, include_authorized_operations))
             return outcomes
 
         return await self._by_coordinator(group_ids, ask, timeout_ms)
@@ -128,6 +135,56 @@ async def _describe_consumer_groups(
     return outcomes
 
 
+async def _describe_share_groups(
+    broker: Broker, group_ids: Sequence[str], has_operations: bool
+) -> Outcomes[str, GroupDescription]:
+    """The share groups among these; the others are left out."""
+    request = share.ShareGroupDescribeRequest(group_ids=list(group_ids), include_authorized_operations=has_operations)
+    try:
+        response: share.ShareGroupDescribeResponse = await broker.call(request)
+    except UnsupportedByBroker:
+        return {}
+    outcomes: Outcomes[str, GroupDescription] = {}
+    for group in response.groups:
+        error = failure(group.error_code, group.error_message)
+        if error is None:
+            outcomes[group.group_id] = _share_group(group, broker.node)
+        elif error.code not in _IS_NOT_CONSUMER:
+            outcomes[group.group_id] = error
+    return outcomes
+
+
+def _is_absent(outcome: GroupDescription | Failure | None) -> bool:
+    return isinstance(outcome, KafkaError) and outcome.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def _share_group(group: share.DescribedGroup, coordinator: Node) -> GroupDescription:
+    return GroupDescription(
+        group_id=group.group_id,
+        type="share",
+        protocol_type=SHARE_PROTOCOL,
+        state=group.group_state,
+        assignor=group.assignor_name,
+        coordinator=coordinator,
+        members=tuple(
+            MemberDescription(
+                member_id=member.member_id,
+                instance_id=None,
+                client_id=member.client_id,
+                host=member.client_host,
+                assignment=_partitions(member.assignment),
+                epoch=member.member_epoch,
+                rack_id=member.rack_id,
+                subscribed_topics=tuple(member.subscribed_topic_names),
+            )
+            for member in group.members
+        ),
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        authorized_operations=authorized_operations(group.authorized_operations),
+    )
+
+
 def _consumer_group(group: consumer.DescribedGroup, coordinator: Node) -> GroupDescription:
     return GroupDescription(
         group_id=group.group_id,
@@ -160,7 +217,7 @@ def _consumer_member(member: consumer.DescribedMember) -> MemberDescription:
     )
 
 
-def _partitions(assignment: consumer.DescribedAssignment) -> tuple[TopicPartition, ...]:
+def _partitions(assignment: consumer.DescribedAssignment | share.DescribedAssignment) -> tuple[TopicPartition, ...]:
     return tuple(
         TopicPartition(topic.topic_name, partition)
         for topic in assignment.topic_partitions

@@ -74,7 +74,8 @@ class ShareGroups:
     """Routes requests about share groups to the shard of the group, and to the share coordinator.
 
     `config` returns the configuration in force, `image` the metadata. `is_served` is true if the cluster's
-    share.version allows share groups. Callers ask `refusal` first.
+    share.version allows share groups. Callers ask `refusal` first. `rebalance_count` counts the heartbeats that have
+    increased the epoch of their group.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class ShareGroups:
         self._image = image
         self._is_served = is_served
         self._commit = commit
+        self.rebalance_count = 0
         self._known: tuple[KafkaConfig, ShareGroupConfig] | None = None
 
     def _share_config(self) -> ShareGroupConfig:
@@ -137,6 +139,7 @@ class ShareGroups:
         if isinstance(outcome, KafkaError):
             response.complete(outcome)
             return
+        self.rebalance_count += outcome.changes_epoch
         if outcome.initialization is not None:
             self.states.begin_initialization(outcome.initialization)
         response.complete(outcome.response)

@@ -12,7 +12,12 @@ GROUP_COUNT: Final = gauge(
     "kafka_server_groupcoordinatormetrics_group_count",
     "Groups by protocol and state",
     labels=("protocol", "state"),
-    mbean=f"{_GROUPS}: group-count, consumer-group-count",
+    mbean=f"{_GROUPS}: group-count, consumer-group-count, share-group-count",
+)
+SHARE_REBALANCES: Final = counter(
+    "kafka_server_groupcoordinatormetrics_share_group_rebalances_total",
+    "Changes of share groups after which partitions are assigned again",
+    mbean=f"{_GROUPS}: share-group-rebalance-count, share-group-rebalance-rate",
 )
 OFFSET_COUNT: Final = gauge(
     "kafka_coordinator_group_groupmetadatamanager_numoffsets",

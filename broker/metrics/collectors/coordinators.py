@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from broker.coordinator.group.shard import GroupCoordinatorShard
+from broker.coordinator.group.share_groups import ShareGroups
 from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.coordinator.share.coordinator import ShareCoordinator
 from broker.coordinator.transaction.shard import TransactionShard
@@ -107,15 +108,17 @@ class TransactionCollector:
 
 
 class ShareCollector:
-    """Reads a share coordinator, and has it report the time of each write."""
+    """Reads share groups and a share coordinator, and has this report the time of each write."""
 
-    def __init__(self, coordinator: ShareCoordinator) -> None:
+    def __init__(self, coordinator: ShareCoordinator, groups: ShareGroups) -> None:
         self._coordinator = coordinator
+        self._groups = groups
         self._write_times = Histogram(_WRITE_BOUNDS_MS)
         coordinator.record_write_s = lambda seconds: self._write_times.record(seconds * 1000)
 
     def collect(self) -> Iterable[Family]:
         coordinator = self._coordinator
+        yield coordinators.SHARE_REBALANCES.single(self._groups.rebalance_count)
         yield coordinators.SHARE_WRITES.single(coordinator.write_count)
         yield coordinators.SHARE_WRITE_TIME.single(self._write_times.distribution)
         topic, pruned = coordinator.runtime.settings.topic, sorted(coordinator.last_pruned.items())

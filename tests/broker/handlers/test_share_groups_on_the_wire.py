@@ -65,8 +65,10 @@ async def test_share_group_lives_and_ends(tmp_path: Path) -> None:
         await allow_share_groups(client)
         member = await joined(client, "topic")
         assert (member.member_epoch, member.assignment.topic_partitions) == (1, [])
-        epoch, topics = await assigned(client, 2, member.member_epoch)
+        epoch, topics = await assigned(client, 2, member)
         assert topics == {topic_id: {0, 1}}
+        assert node.node.broker is not None
+        assert node.node.broker.shares.groups.rebalance_count == epoch
 
         listed = only((await client.call(ListGroupsRequest(types_filter=["Share"]), 5)).groups)
         assert (listed.group_id, listed.group_state, listed.group_type) == ("group", "Stable", "share")
@@ -91,8 +93,7 @@ async def test_share_group_lives_and_ends(tmp_path: Path) -> None:
         again = only((await client.call(DeleteGroupsRequest(groups_names=["group"]), 2)).results)
         assert again.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         # Its states are gone, too: a new group under its id begins where its own configs say.
-        await joined(client, "topic")
-        await assigned(client, 2, 0 + 1)
+        await assigned(client, 2, await joined(client, "topic"))
         assert {each.start_offset for each in (await described_offsets(client)).values()} == {-1}
 
 
@@ -101,8 +102,7 @@ async def test_topics_are_removed_from_a_group(tmp_path: Path) -> None:
         topic_id = await create_topic(client)
         await create_topic(client, "other")
         await allow_share_groups(client)
-        member = await joined(client, "topic")
-        await assigned(client, 1, member.member_epoch)
+        await assigned(client, 1, await joined(client, "topic"))
         await share_heartbeat(client, LEAVE)
         names = ["topic", "other", "gone", "topic"]
         request = DeleteShareGroupOffsetsRequest(
@@ -153,7 +153,7 @@ async def test_coordinator_that_fails_while_states_are_initialized_is_replaced(t
         with trio.fail_after(WITHIN_S):
             while (response := await share_heartbeat(client, member.member_epoch)).error_code:
                 await trio.sleep(0.02)
-        _, topics = await assigned(client, 1, response.member_epoch)
+        _, topics = await assigned(client, 1, response)
         assert list(topics.values()) == [{0}]
 
 
@@ -175,4 +175,4 @@ async def test_failed_initialization_is_reported_and_repeated(tmp_path: Path) ->
         assert (told["group"], told["partitions"]) == ("group", 1)
         assert str(told["error"]).startswith("FENCED_STATE_EPOCH")
         assert await store.delete("group", topic_id, 0).wait() is None
-        await assigned(client, 1, member.member_epoch)
+        await assigned(client, 1, member)

@@ -57,10 +57,14 @@ class ShareHeartbeatClient:
 
 @lazy_attrs.frozen
 class HeartbeatOutcome:
-    """The response, and what the share coordinator has to initialize, if anything."""
+    """The response, and what the share coordinator has to initialize, if anything.
+
+    `changes_epoch` is true if the group's epoch increases.
+    """
 
     response: ShareGroupHeartbeatResponse
     initialization: Initialization | None = None
+    changes_epoch: bool = False
 
 
 def share_group_heartbeat(
@@ -143,7 +147,7 @@ class _MemberUpdate:
         has_sent_all = request.member_epoch == JOIN_EPOCH or request.subscribed_topic_names is not None
         if has_sent_all or reconciled.assigned != former.assigned:
             response.assignment = Assignment(topic_partitions=as_message(reconciled.assigned, TopicPartitions))
-        outcome = HeartbeatOutcome(response, self._initialization(to_initialize))
+        outcome = HeartbeatOutcome(response, self._initialization(to_initialize), self.changes_epoch)
         return Decision(self.records, outcome, partial(self._apply, state, member.member_id, to_initialize))
 
     def _update_epoch(self, member: ShareMember) -> None:
