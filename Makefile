@@ -3,6 +3,7 @@
 #   make run                 a cluster of three nodes, its data in ./data; ARGS="--nodes 5 --override key=value"
 #   make test                the tests, in five processes; WORKERS=2 ARGS="-k words"
 #   make test-client-kafka   the client library's tests against Apache Kafka; needs java and mvn, skipped without
+#   make kafka-facts         tests/kafka_facts from Apache Kafka's own jars; needs a JDK and mvn; KAFKA=4.5.0, ARGS=apis
 #   make test-differential   random sequences of requests to a node and to Apache Kafka, whose responses must be the same;
 #                            needs java and mvn, skipped without; FAMILY=transactions FIRST=0 COUNT=1000
 #   make test-kafka-monitoring  Kafka's own client and tools: pushed metrics, loggers; needs java and mvn
@@ -86,7 +87,7 @@ SPARK ?= 4_1
 PORTABLE_TESTS := tests/kraft tests/broker/net tests/broker/cli tests/broker/client tests/broker/storage \
 	tests/broker/security tests/broker/metrics tests/broker/test_node.py tests/clients tests/jepsen/testing
 
-.PHONY: venv run test test-portable explore test-mutations test-client-kafka test-differential test-kafka-monitoring test-spark-tables \
+.PHONY: venv run kafka-facts test test-portable explore test-mutations test-client-kafka test-differential test-kafka-monitoring test-spark-tables \
 	test-java-clients test-go-clients test-control-clients test-prometheus test-interpreters test-wheel test-example-repository soak-example check docs terminal-images soak jepsen fuzz half-open \
 	transaction-kills maintenance spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
@@ -116,6 +117,9 @@ test-mutations: $(VENV)/.installed-test
 
 test-client-kafka: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/clients/client_library tests/clients/test_transaction_requests.py --apache-kafka -k apache-kafka $(ARGS)
+
+kafka-facts: $(VENV)/.installed-test
+	$(if $(KAFKA),KRAFT_KAFKA_VERSION=$(KAFKA)) $(BIN)/python -m tests.support.make_kafka_facts $(ARGS)
 
 test-differential: $(VENV)/.installed-test
 	$(BIN)/python -m tests.differential $(if $(FAMILY),--family $(FAMILY)) $(if $(FIRST),--first $(FIRST)) \

@@ -1,6 +1,6 @@
 """Apache Kafka itself: its jars from Maven Central, a node in one JVM, and its tools.
 
-All of its versions are pinned here.
+All of its versions are pinned here. `KRAFT_KAFKA_VERSION` chooses another release for one run, such as 4.3.0.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.loadgen import CACHE
 from benchmarks.peers import COMMON_OVERRIDES, Peer
 
-KAFKA_VERSION = "4.3.0"
+KAFKA_VERSION = os.environ.get("KRAFT_KAFKA_VERSION", "4.4.0")
 SCALA_VERSION = "2.13"
 LOG4J_VERSION = "2.25.4"
 JAVA_VERSION_MIN = 17

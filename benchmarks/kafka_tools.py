@@ -56,7 +56,7 @@ def complaints(files: list[Path]) -> list[str]:
 
 
 def _without_first_offsets(lines: list[str]) -> list[str]:
-    """Remove the message that Kafka 4.3's tool prints for every segment that does not begin at offset 0.
+    """Remove the message that Kafka 4.4's tool prints for every segment that does not begin at offset 0.
 
     It compares a segment's first offset with -1: "Non-consecutive offsets in FILE", "  -1 is followed by 4869".
     """

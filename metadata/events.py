@@ -82,6 +82,9 @@ CONTROLLER_EVENTS: Final = EventCatalogue(
         "controller_registered": EventKind(
             Level.DEBUG, "A controller process is registered (KIP-919).", {**_DECISION, "controller": "its id"}
         ),
+        "controller_unregistered": EventKind(
+            Level.INFO, "A controller's registration is removed (KIP-1312).", {**_DECISION, "controller": "its id"}
+        ),
         "delegation_token_changed": EventKind(
             Level.INFO, "A delegation token expires at another time.", _TOKEN_EXPIRATION, lines_max=LINES_MAX
         ),

@@ -25,7 +25,7 @@ from broker.client.errors import (
     check,
 )
 from broker.client.payloads import decode_response, encode_request
-from broker.client.reachability import Reachability, is_bootstrap
+from broker.client.reachability import Destination, Reachability, is_bootstrap
 from broker.client.types import Node
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -177,8 +177,10 @@ class BrokerLink:
         reachability: Reachability,
         security: ConnectionSecurity,
         is_of_controllers: bool,
+        destination: Destination,
     ) -> None:
         self.node = node
+        self._destination = destination
         self._security = security
         self._is_of_controllers = is_of_controllers
         self._config = config
@@ -278,8 +280,9 @@ class BrokerLink:
         scope = trio.CancelScope()
         self._nursery.start_soon(self._carry, connection, scope)
         try:
-            response = await _negotiate(connection, min(setup_timeout_ms, self._config.request_timeout_ms))
-            self._check_kind(response)
+            timeout_ms = min(setup_timeout_ms, self._config.request_timeout_ms)
+            response = await _negotiate(connection, timeout_ms, *self._destination.expected(self.node))
+            self._check_answer(response)
         except ConnectionLost as lost:
             scope.cancel()
             raise self._unusable(lost) from lost
@@ -302,11 +305,15 @@ class BrokerLink:
         what = "does not answer, as a frozen process does" if is_silent else "is no broker for clients"
         return type(lost)(f"it takes connections, but {what}: {lost}")
 
-    def _check_kind(self, response: ApiVersionsResponse) -> None:
-        """Raises ConnectionLost if a controller has answered and the client needs brokers.
+    def _check_answer(self, response: ApiVersionsResponse) -> None:
+        """Raises KafkaError, and ConnectionLost if another node than the one that the client needs has answered.
 
         At an address that the cluster gives, which may be out of date, a later attempt can lead to a broker.
         """
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self._destination.on_misrouted()
+            raise ConnectionLost(f"another node than broker {self.node.id} of the cluster answers")
+        check(response.error_code)
         if self._is_of_controllers or any(api.api_key == _METADATA for api in response.api_keys):
             return
         kind = MismatchedEndpointType if is_bootstrap(self.node) else ConnectionLost
@@ -340,13 +347,22 @@ def security_of(config: ClientConfig, environment: Environment) -> ConnectionSec
     return security
 
 
-async def _negotiate(connection: Connection, timeout_ms: float) -> ApiVersionsResponse:
+async def _negotiate(
+    connection: Connection, timeout_ms: float, cluster_id: str | None, node_id: int
+) -> ApiVersionsResponse:
     """Asks for the broker's API versions, again in a version that it has where it does not have ours (KIP-511).
+
+    `cluster_id` and `node_id` are for brokers that check them, since Kafka 4.4; earlier versions leave them out.
 
     A broker that accepts the connection and does not answer counts as unreachable after the time for that, not after
     the time of a request, which may be a long one.
     """
-    request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=software_version())
+    request = ApiVersionsRequest(
+        client_software_name=SOFTWARE_NAME,
+        client_software_version=software_version(),
+        cluster_id=cluster_id,
+        node_id=node_id,
+    )
     version, client_id = APIS[API_VERSIONS].max_version, connection.client_id
     try:
         payload = await connection.exchange(encode_request(request, version, client_id), timeout_ms=timeout_ms)
@@ -358,7 +374,6 @@ async def _negotiate(connection: Connection, timeout_ms: float) -> ApiVersionsRe
         response: ApiVersionsResponse = decode_response(request, version, payload)
     except WireError as error:
         raise ConnectionLost(f"the other side does not speak Kafka's protocol: {error}") from error
-    check(response.error_code)
     return response
 
 

@@ -28,7 +28,7 @@ from broker.client.find_coordinators import GROUP, find_coordinators
 from broker.client.first_success import NoSuccess, first_success
 from broker.client.links import Links, Purpose
 from broker.client.metadata_cache import MetadataCache
-from broker.client.reachability import Reachability, Trouble, trouble_with_all
+from broker.client.reachability import Destination, Reachability, Trouble, trouble_with_all
 from broker.client.types import Node
 from broker.wire.api.find_coordinator import Coordinator
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -359,7 +359,8 @@ class Cluster:
 
     def _new_link(self, node: Node) -> BrokerLink:
         parts = self.config, self.environment, self.nursery, self.reachability, self._security
-        return BrokerLink(node, *parts, self.is_of_controllers)
+        destination = Destination(self.config, lambda: self.metadata.cluster_id, self._start_over)
+        return BrokerLink(node, *parts, self.is_of_controllers, destination)
 
     def _new_bootstrap_links(self) -> list[BrokerLink]:
         nodes = [Node(-1 - number, host, port) for number, (host, port) in enumerate(self.config.bootstrap_servers)]
@@ -373,7 +374,7 @@ class Cluster:
         self.reachability.keep([*self.config.bootstrap_servers, *addresses])
 
     def _start_over(self) -> None:
-        """Forgets every broker; the next request goes to the bootstrap servers (KIP-1102)."""
+        """Forgets every broker; the next request goes to the bootstrap servers (KIP-1102, KIP-1242)."""
         self._links.close()
         self._coordinators.clear()
         self.metadata.update_brokers([], self.metadata.cluster_id, -1)

@@ -193,6 +193,7 @@ class ClientConfig:
     metadata_max_age_ms: float = number(300_000, at_least=0)
     metadata_recovery_strategy: str = text("rebootstrap", one_of=("none", "rebootstrap"))
     metadata_recovery_rebootstrap_trigger_ms: float = number(300_000, at_least=0)
+    metadata_cluster_check_enable: bool = flag(True)
     security_protocol: str = text(
         "PLAINTEXT",
         one_of=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
@@ -264,6 +265,7 @@ class ClientSettings(TypedDict, total=False):
     metadata_max_age_ms: float
     metadata_recovery_strategy: Literal["none", "rebootstrap"]
     metadata_recovery_rebootstrap_trigger_ms: float
+    metadata_cluster_check_enable: bool
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     sasl_mechanism: str
     sasl_mechanisms: str

@@ -1,17 +1,22 @@
-"""Which addresses a client cannot reach, and why: told once in the log, and by the errors of calls that need them."""
+"""Which addresses a client cannot reach, and why: told once in the log, and by the errors of calls that need them.
+
+An address may also lead to another broker than the one that the client means.
+"""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import attrs
 import trio
 
 from broker.client.addresses import Address
+from broker.client.config import ClientConfig
 from broker.client.errors import ConnectionLost
 from broker.client.types import Node
 
 LOGGER: Final = __name__
+_NO_NODE: Final = -1
 _log: Final = logging.getLogger(LOGGER)
 
 
@@ -125,3 +130,24 @@ def address_of(node: Node) -> Address:
 
 def _shown(node: Node) -> str:
     return f"[{node.host}]:{node.port}" if ":" in node.host else f"{node.host}:{node.port}"
+
+
+@attrs.frozen
+class Destination:
+    """The broker that a client means by an address, which brokers since Kafka 4.4 check (KIP-1242).
+
+    `cluster_id` returns the id of the client's cluster, None as long as it is unknown. `on_misrouted` is called when a
+    broker says that it is another one.
+    """
+
+    config: ClientConfig
+    cluster_id: Callable[[], str | None]
+    on_misrouted: Callable[[], None]
+
+    def expected(self, node: Node) -> tuple[str | None, int]:
+        """The cluster and the node id that the broker checks; None and -1 if it is to check neither."""
+        config, cluster_id = self.config, self.cluster_id()
+        is_checked = config.metadata_cluster_check_enable and config.metadata_recovery_strategy == "rebootstrap"
+        if not is_checked or cluster_id is None or is_bootstrap(node):
+            return None, _NO_NODE
+        return cluster_id, node.id

@@ -16,7 +16,7 @@ def register_controller(
 ) -> Work[ControllerRegistrationResponse]:
     end_points, features = from_wire(request.listeners, request.features)
     yield from in_task(
-        context.services.controller.register_controller(
+        context.services.controller.registrations.register(
             ControllerRegistration(
                 controller_id=request.controller_id,
                 incarnation_id=request.incarnation_id,

@@ -1,4 +1,7 @@
-"""DeleteGroups (key 42): delete groups without members, with their committed offsets."""
+"""DeleteGroups (key 42): delete groups without members, with their committed offsets.
+
+From version 3 on, a result has the message of the coordinator's error, if that has one (KIP-1331).
+"""
 
 from functools import partial
 from typing import Final
@@ -40,7 +43,7 @@ def delete_groups(context: BrokerContext, request: DeleteGroupsRequest) -> Work[
 
 
 def _result(group_id: str, error: KafkaError) -> DeletableGroupResult:
-    return DeletableGroupResult(group_id=group_id, error_code=error.code)
+    return DeletableGroupResult(group_id=group_id, error_code=error.code, error_message=error.message or None)
 
 
 def _refused(group_id: str) -> DeletableGroupResult:
@@ -53,8 +56,11 @@ def _results(
     results: list[DeletableGroupResult] = []
     for group_ids, outcome in zip(by_partition, outcomes, strict=True):
         for group_id in group_ids:
-            code = outcome.code if isinstance(outcome, KafkaError) else outcome[group_id]
-            results.append(DeletableGroupResult(group_id=group_id, error_code=code))
+            if isinstance(outcome, KafkaError):
+                code, message = outcome.code, outcome.message or None
+            else:
+                code, message = outcome[group_id], None
+            results.append(DeletableGroupResult(group_id=group_id, error_code=code, error_message=message))
     return results
 
 

@@ -18,7 +18,7 @@ from metadata.protocol import AclOperation, ResourceType
 
 # The first version whose clients know PRODUCER_FENCED (KIP-588).
 _FENCED_FROM: Final = 4
-# Two-phase commit (KIP-939); in Kafka 4.3 still in development.
+# Two-phase commit (KIP-939); in Kafka 4.4 still in development.
 _TWO_PHASE_FROM: Final = 6
 
 

@@ -56,13 +56,13 @@ FORWARDED_HANDLERS: Final[tuple[HandlerEntry, ...]] = (
     _entry("DescribeQuorum", "describe_quorum"),
     _entry("UpdateFeatures", "update_features"),
     _entry("UnregisterBroker", "unregister_broker"),
+    _entry("UnregisterController", "unregister_controller"),
     _entry("AddRaftVoter", "add_raft_voter"),
     _entry("RemoveRaftVoter", "remove_raft_voter"),
 )
 
 # APIs that every node answers by itself, on all its listeners.
 _LOCAL_HANDLERS: Final[tuple[HandlerEntry, ...]] = (
-    _entry("ApiVersions", "api_versions"),
     _entry("SaslHandshake", "sasl", "HANDSHAKE_HANDLER"),
     _entry("SaslAuthenticate", "sasl", "AUTHENTICATE_HANDLER"),
     _entry("DescribeAcls", "acls", "DESCRIBE_HANDLER"),
@@ -79,6 +79,7 @@ TELEMETRY_HANDLERS: Final[tuple[HandlerEntry, ...]] = (
 
 # On the listeners for clients and brokers.
 HANDLERS: Final[tuple[HandlerEntry, ...]] = (
+    _entry("ApiVersions", "api_versions"),
     _entry("Produce", "produce", advertised_from=0),
     _entry("Fetch", "fetch"),
     _entry("ListOffsets", "list_offsets"),
@@ -132,6 +133,7 @@ HANDLERS: Final[tuple[HandlerEntry, ...]] = (
 
 # On the controllers' listeners.
 CONTROLLER_HANDLERS: Final[tuple[HandlerEntry, ...]] = (
+    _entry("ApiVersions", "api_versions", "CONTROLLER_HANDLER"),
     _entry("AlterPartition", "alter_partition"),
     _entry("AssignReplicasToDirs", "assign_replicas_to_dirs"),
     _entry("Envelope", "envelope"),

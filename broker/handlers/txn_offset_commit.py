@@ -1,7 +1,8 @@
 """TxnOffsetCommit (key 28): offsets of a group that are committed with a transaction, or dropped with it.
 
 The member and generation are checked (KIP-447), so that a consumer that has lost its partitions cannot commit. As for
-Produce, the first offsets of a transaction are verified with the transaction's coordinator (KIP-890).
+Produce, the first offsets of a transaction are verified with the transaction's coordinator (KIP-890). From
+version 6 on, topics have ids in place of names (KIP-1319).
 """
 
 from typing import Final
@@ -19,17 +20,19 @@ from broker.storage.producer_state import ProducerStates
 from broker.storage.verifications import Verification
 from broker.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 from broker.wire.errors import ErrorCode, KafkaError
-from broker.wire.uuids import ZERO_UUID
+from metadata.image import TopicImage
 from metadata.protocol import AclOperation, ResourceType
 
 _MEMBERS_FROM: Final = 3
 _ABORTABLE_FROM: Final = 4
 _ADDS_FROM: Final = 5
+_TOPIC_IDS_FROM: Final = 6
 # A coordinator's batch has no sequence numbers of its own.
 _SEQUENCE: Final = 0
 _DEFAULT_RETENTION: Final = -1
@@ -71,6 +74,7 @@ def _refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommi
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
                     for each in topic.partitions
@@ -120,6 +124,23 @@ async def _verify(context: BrokerContext, request: TxnOffsetCommitRequest) -> Er
     return ErrorCode.NONE
 
 
+def _topic(context: BrokerContext, topic: TxnOffsetCommitRequestTopic) -> TopicImage | None:
+    topics = context.services.loader.image.topics
+    if context.api_version >= _TOPIC_IDS_FROM:
+        return topics.by_id.get(topic.topic_id)
+    return topics.by_name.get(topic.name)
+
+
+def _topic_refusal(context: BrokerContext, topic: TxnOffsetCommitRequestTopic, image: TopicImage | None) -> ErrorCode:
+    """NONE, or the error for all partitions of a topic. The client of an unknown id learns no more than that."""
+    if image is None and context.api_version >= _TOPIC_IDS_FROM:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    name = topic.name if image is None else image.name
+    if not context.allows(AclOperation.READ, ResourceType.TOPIC, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if image is None else ErrorCode.NONE
+
+
 class _Commit:
     """The offsets of a request, and its response; partitions that do not exist are refused in it."""
 
@@ -129,25 +150,22 @@ class _Commit:
         self.offsets: list[OffsetToCommit] = []
         self.response = TxnOffsetCommitResponse()
         self._waiting: list[TxnOffsetCommitResponsePartition] = []
-        topics = context.services.loader.image.topics.by_name
         for topic in request.topics:
-            image = topics.get(topic.name)
-            is_allowed = context.allows(AclOperation.READ, ResourceType.TOPIC, topic.name)
-            answers = TxnOffsetCommitResponseTopic(name=topic.name)
+            image = _topic(context, topic)
+            refusal = _topic_refusal(context, topic, image)
+            answers = TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
             self.response.topics.append(answers)
             for each in topic.partitions:
                 answer = TxnOffsetCommitResponsePartition(partition_index=each.partition_index)
                 answers.partitions.append(answer)
-                if not is_allowed:
-                    answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                elif image is None or each.partition_index not in image.partitions:
-                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if image is None or refusal or each.partition_index not in image.partitions:
+                    answer.error_code = refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 else:
                     self._waiting.append(answer)
                     self.offsets.append(
                         OffsetToCommit(
-                            topic.name,
-                            ZERO_UUID,
+                            image.name,
+                            topic.topic_id,
                             each.partition_index,
                             each.committed_offset,
                             each.committed_leader_epoch,
@@ -169,7 +187,7 @@ class _Commit:
             request.group_id,
             request.member_id if is_member else "",
             request.group_instance_id if is_member else None,
-            request.generation_id if is_member else -1,
+            request.generation_id_or_member_epoch if is_member else -1,
             version,
         )
         producer = Producer(request.producer_id, request.producer_epoch)

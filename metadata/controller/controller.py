@@ -15,7 +15,7 @@ from metadata.controller.broker_partitions import BrokerPartitions
 from metadata.controller.brokers import BrokerRegistration, BrokersControl
 from metadata.controller.configs import ConfigChanges, ConfigOutcome, ConfigsControl, ConfigValues
 from metadata.controller.controller_config import ControllerConfig
-from metadata.controller.controller_registration import ControllerRegistration, register_controller
+from metadata.controller.controller_registration import ControllerRegistrations
 from metadata.controller.decision import Decision
 from metadata.controller.decision_events import DecidedRecords, DecisionEvents
 from metadata.controller.elect_leaders import ElectedTopic, ElectLeadersControl
@@ -59,7 +59,8 @@ class Controller:
     """Serves requests while this node leads the metadata log. A listener of that log, to be registered after `loader`.
 
     `image` is the state on which the controller decides: all committed records, and appended ones that are not
-    committed yet. It changes only by replaying records. `security` has the requests about access.
+    committed yet. It changes only by replaying records. `security` has the requests about access, and
+    `registrations` those about controllers.
 
     A method returns once its records, and all records on which it was decided, are committed and published. It raises
     KafkaError NOT_CONTROLLER if this node does not lead, or stops leading before. A controller that was replaced may
@@ -88,6 +89,7 @@ class Controller:
         self._elections = ElectLeadersControl(schema)
         self._balance = LeaderBalance(schema, config.leader_balance_interval_ms)
         self.security = SecurityRequests(self._write, self._write_portions, env, config.tokens)
+        self.registrations = ControllerRegistrations(self._write, log.node_id)
         self._sessions = BrokerSessions(config.broker_session_timeout_ms, config.connection_lost_grace_ms)
         self._timer = trio.CancelScope()
         self._epoch: int | None = None
@@ -150,10 +152,6 @@ class Controller:
         schema, node_id = self._schema, self._log.node_id
         decide = partial(update_features, schema=schema, updates=updates, node_id=node_id, voters=voters)
         await self._write("UpdateFeatures", decide, validate_only, context)
-
-    async def register_controller(self, registration: ControllerRegistration) -> None:
-        """Register a controller (KIP-919)."""
-        await self._write("ControllerRegistration", lambda image: register_controller(image, registration))
 
     async def register_broker(self, registration: BrokerRegistration) -> int:
         """Register a broker, and return its broker epoch. Raises KafkaError as `BrokersControl.register` does."""

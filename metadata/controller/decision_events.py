@@ -30,6 +30,7 @@ from metadata.records import (
     RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
     UserScramCredentialRecord,
 )
 
@@ -103,6 +104,8 @@ class DecisionEvents:
                 self._report_broker(before, record)
             case RegisterControllerRecord(controller_id=controller):
                 self._trace("controller_registered", controller=controller)
+            case UnregisterControllerRecord(controller_id=controller):
+                self._trace("controller_unregistered", controller=controller)
             case ProducerIdsRecord(broker_id=broker, next_producer_id=next_id):
                 self._trace("producer_ids_allocated", broker=broker, next_producer_id=next_id)
             case ConfigRecord(resource_type=type_, resource_name=resource, name=name, value=value):

@@ -1,4 +1,4 @@
-"""The features and levels of Kafka 4.3, and the dependencies of each level (KIP-584, KIP-1022).
+"""The features and levels of Kafka 4.4, and the dependencies of each level (KIP-584, KIP-1022).
 
 These levels change the behaviour of a node; the others exist for clients and tools:
 
@@ -26,6 +26,8 @@ CORDONS_SINCE: Final = 30
 SCRAM_SINCE: Final = 11
 # The metadata.version from which on there are delegation tokens: 3.6-IV2.
 TOKENS_SINCE: Final = 14
+# The metadata.version from which on controllers can be unregistered (KIP-1312): 4.4-IV2.
+CONTROLLERS_LEAVE_SINCE: Final = 33
 KRAFT_VERSION: Final = "kraft.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
@@ -60,10 +62,13 @@ RELEASES: Final[Mapping[int, str]] = MappingProxyType(
         28: "4.2-IV0",
         29: "4.2-IV1",
         30: "4.3-IV0",
+        31: "4.4-IV0",
+        32: "4.4-IV1",
+        33: "4.4-IV2",
     }
 )
 # The levels that changed Kafka's metadata records. metadata.version cannot be downgraded below one of them.
-RECORD_CHANGES: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
+RECORD_CHANGES: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33})
 
 
 @lazy_attrs.frozen
@@ -84,7 +89,7 @@ FEATURE_LEVELS: Final[Mapping[str, Mapping[int, FeatureLevel]]] = MappingProxyTy
         TRANSACTION_VERSION: {1: FeatureLevel(24), 2: FeatureLevel(24)},
         GROUP_VERSION: {1: FeatureLevel(22)},
         ELIGIBLE_LEADER_REPLICAS_VERSION: {1: FeatureLevel(26, {METADATA_VERSION: 23})},
-        SHARE_VERSION: {1: FeatureLevel(28)},
+        SHARE_VERSION: {1: FeatureLevel(28), 2: FeatureLevel(31)},
         STREAMS_VERSION: {1: FeatureLevel(29)},
     }
 )
@@ -110,7 +115,7 @@ REGISTERED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
 
 
 def release_level(release: str) -> int | None:
-    """The metadata.version of "4.3-IV0", or the last one of a release such as "4.3" or "4.3.1"; None if unknown."""
+    """The metadata.version of "4.4-IV0", or the last one of a release such as "4.4" or "4.4.1"; None if unknown."""
     short = ".".join(release.split(".")[:2])
     levels = [level for level, name in RELEASES.items() if short in (name, name.partition("-")[0])]
     return max(levels, default=None)

@@ -12,6 +12,7 @@ from metadata.records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
     VersionRange,
 )
 
@@ -120,6 +121,11 @@ class ClusterDelta:
             end_points={endpoint.name: endpoint for endpoint in record.end_points},
             features=record.features,
         )
+
+    def replay_unregister_controller(self, record: UnregisterControllerRecord) -> None:
+        known = {**self.base.controllers, **self.changed_controllers}
+        assert known.get(record.controller_id) is not None, f"controller {record.controller_id} is not registered"
+        self.changed_controllers[record.controller_id] = None
 
     def apply(self) -> ClusterImage:
         brokers = {**self.base.brokers, **self.changed}

@@ -34,6 +34,7 @@ from metadata.records import (
     RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
     UserScramCredentialRecord,
 )
 
@@ -82,6 +83,7 @@ class MetadataDelta:
             **self._security_replays(),
             RegisterBrokerRecord: self.cluster.replay_register,
             RegisterControllerRecord: self.cluster.replay_register_controller,
+            UnregisterControllerRecord: self.cluster.replay_unregister_controller,
             UnregisterBrokerRecord: self.cluster.replay_unregister,
             BrokerRegistrationChangeRecord: self.cluster.replay_change,
             FeatureLevelRecord: self._replay_feature_level,

@@ -10,7 +10,7 @@ from metadata.records.brokers import (
     VersionRange,
 )
 from metadata.records.cluster import ConfigRecord, FeatureLevelRecord, NoOpRecord, ProducerIdsRecord
-from metadata.records.controllers import RegisterControllerRecord
+from metadata.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
 from metadata.records.delegation_tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
 from metadata.records.quotas import ClientQuotaRecord, QuotaEntity, quota_entity
 from metadata.records.record import (
@@ -67,6 +67,7 @@ __all__ = [
     "TopicRecord",
     "UnknownRecordType",
     "UnregisterBrokerRecord",
+    "UnregisterControllerRecord",
     "UserScramCredentialRecord",
     "VersionRange",
     "decode_record",

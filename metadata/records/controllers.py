@@ -1,4 +1,4 @@
-"""Records of controller registrations, of voters and observers (KIP-919)."""
+"""Records of controller registrations, of voters and observers (KIP-919, KIP-1312)."""
 
 from collections.abc import Mapping
 
@@ -16,3 +16,11 @@ class RegisterControllerRecord(MetadataRecord):
     incarnation_id: bytes = number(1)
     end_points: tuple[BrokerEndpoint, ...] = number(2, default=(), converter=endpoints_from)
     features: Mapping[str, VersionRange] = number(3, default=(), converter=features_from)
+
+
+@metadata_record(RecordType.UNREGISTER_CONTROLLER, version=0)
+@attrs.frozen(kw_only=True)
+class UnregisterControllerRecord(MetadataRecord):
+    """Removes a controller's registration. Written from metadata.version 4.4-IV2 on."""
+
+    controller_id: int = number(0)

@@ -40,6 +40,7 @@ class RecordType(IntEnum):
     REMOVE_USER_SCRAM_CREDENTIAL = 22
     REMOVE_DELEGATION_TOKEN = 26
     REGISTER_CONTROLLER = 27
+    UNREGISTER_CONTROLLER = 29
 
 
 class UnknownRecordType(Exception):

@@ -61,7 +61,7 @@ async def test_java_producer_pushes_its_metrics(node: RunningNode) -> None:
 
 
 async def test_kafka_client_metrics_alters_describes_lists_and_deletes(node: RunningNode) -> None:
-    """`kafka-client-metrics.sh` from Kafka 4.3's own jars."""
+    """`kafka-client-metrics.sh` from Kafka 4.4's own jars."""
     command = "org.apache.kafka.tools.ClientMetricsCommand"
     altered = ["--name", "slow", "--interval", "1000", "--metrics", "a.,b.", "--match", "client_id=x.*"]
     output = await tool(node, command, "--alter", *altered)

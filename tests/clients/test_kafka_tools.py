@@ -61,7 +61,7 @@ def levels(tool: Tool) -> dict[str, tuple[str, str, str]]:
 
 
 def test_features_are_upgraded_to_kafkas_release_and_downgraded(tool_of_kafka_4_0: Tool) -> None:
-    """KIP-584, KIP-1022: `kafka-features` from Kafka 4.3's own jars."""
+    """KIP-584, KIP-1022: `kafka-features` from Kafka 4.4's own jars."""
     tool = tool_of_kafka_4_0
     assert {name: each[2] for name, each in levels(tool).items()} == {
         "eligible.leader.replicas.version": "1",
@@ -72,15 +72,15 @@ def test_features_are_upgraded_to_kafkas_release_and_downgraded(tool_of_kafka_4_
         "streams.version": "0",
         "transaction.version": "2",
     }
-    code, output = tool(FEATURES, "upgrade", "--release-version", "4.3")
+    code, output = tool(FEATURES, "upgrade", "--release-version", "4.4")
     assert code == 0, output
-    assert "metadata.version was upgraded to 30." in output
+    assert "metadata.version was upgraded to 33." in output
     assert levels(tool) == {
         "eligible.leader.replicas.version": ("0", "1", "1"),
         "group.version": ("0", "1", "1"),
         "kraft.version": ("0", "1", "1"),
-        "metadata.version": ("3.3-IV3", "4.3-IV0", "4.3-IV0"),
-        "share.version": ("0", "1", "1"),
+        "metadata.version": ("3.3-IV3", "4.4-IV2", "4.4-IV2"),
+        "share.version": ("0", "2", "2"),
         "streams.version": ("0", "1", "1"),
         "transaction.version": ("0", "2", "2"),
     }

@@ -1,4 +1,4 @@
-"""Raw requests to the transaction coordinator, with the answers of Apache Kafka 4.3.
+"""Raw requests to the transaction coordinator, with the answers of Apache Kafka 4.4.
 
 `make test-client-kafka` sends the same requests to Apache Kafka itself. A failure prints all answers, as
 `transaction_requests.out` has them.
@@ -228,7 +228,7 @@ async def test_partitions_are_added_and_verified(port: int) -> None:
 async def test_offsets_are_added_and_committed(port: int) -> None:
     """KIP-447: a generation or member that the group does not have is refused."""
     async with requests_to(port, "offsets") as requests:
-        await requests.find("group", key_type=0)
+        await requests.find("group", "none", key_type=0)
         first = await requests.init("offsets")
         producer = await requests.init("offsets")
         for version in (1, 3, 4):
@@ -237,7 +237,7 @@ async def test_offsets_are_added_and_committed(port: int) -> None:
         for version in (3, 4):
             await requests.commit_offsets("offsets", producer, "group", "orders", version=version)
         await requests.add_offsets("offsets", producer, "group")
-        for version in (3, 4, 5):
+        for version in (3, 4, 5, 6):
             await requests.commit_offsets("offsets", producer, "group", "orders", version=version)
             await requests.commit_offsets("offsets", producer, "group", "absent", version=version)
             await requests.commit_offsets(
@@ -245,11 +245,13 @@ async def test_offsets_are_added_and_committed(port: int) -> None:
             )
             await requests.commit_offsets("offsets", producer, "group", "orders", version=version, member="m")
             await requests.commit_offsets("offsets", first, "group", "orders", version=version)
+        for version in (5, 6):
+            await requests.commit_offsets("offsets", producer, "none", "orders", version=version, generation=3)
         await requests.describe("offsets")
         producer = await requests.end("offsets", producer, "commit")
         await requests.describe("offsets")
         await requests.commit_offsets("offsets", producer, "group", "orders", version=4)
-        await requests.commit_offsets("offsets", producer, "group", "orders", version=5)
+        await requests.commit_offsets("offsets", producer, "group", "orders", version=6)
         await requests.describe("offsets")
         await requests.end("offsets", producer, "abort")
     check("offsets", requests.lines)

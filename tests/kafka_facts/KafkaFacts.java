@@ -1,10 +1,12 @@
 // Prints facts about a release of Apache Kafka from its own jars, as the CSV files beside this file hold them.
 //
-//   java -cp 'DIRECTORY/*' KafkaFacts.java apis|features|configs|throttle_times
+//   java -cp 'DIRECTORY/*' KafkaFacts.java apis|configs|errors|features|messages|throttle_times
 //
 // `accepts` answers questions instead: each line of standard input is the name of a broker's config and a value in
 // base64, and each line printed is 1 if a node starts with this value, else 0.
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -13,6 +15,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
+import java.util.HexFormat;
 import java.util.Map;
 import java.util.Random;
 import java.util.StringJoiner;
@@ -21,6 +24,8 @@ import java.util.concurrent.TimeUnit;
 import kafka.server.KafkaConfig;
 import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.errors.InvalidMetadataException;
+import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.message.ApiMessageType;
 import org.apache.kafka.common.message.ApiVersionsResponseData.ApiVersion;
 import org.apache.kafka.common.metrics.MetricConfig;
@@ -30,6 +35,9 @@ import org.apache.kafka.common.metrics.QuotaViolationException;
 import org.apache.kafka.common.metrics.Sensor;
 import org.apache.kafka.common.metrics.stats.Rate;
 import org.apache.kafka.common.protocol.ApiKeys;
+import org.apache.kafka.common.protocol.Errors;
+import org.apache.kafka.common.protocol.Message;
+import org.apache.kafka.common.protocol.MessageUtil;
 import org.apache.kafka.coordinator.group.GroupConfig;
 import org.apache.kafka.server.config.AbstractKafkaConfig;
 import org.apache.kafka.server.config.DynamicBrokerConfig;
@@ -50,11 +58,43 @@ class KafkaFacts {
         "controller.quorum.bootstrap.servers", "localhost:9093",
         "log.dirs", "/tmp/kafka-logs");
 
-    public static void main(String[] arguments) throws IOException {
+    // Messages whose versions tests/broker/wire cannot compare with another implementation: name, version, fields.
+    private static final String[] MESSAGES = {
+        """
+        ApiVersionsRequest 5 {"clientSoftwareName": "kraft", "clientSoftwareVersion": "1.0", "clusterId": null,
+        "nodeId": -1}""",
+        """
+        ApiVersionsRequest 5 {"clientSoftwareName": "kraft", "clientSoftwareVersion": "1.0", "clusterId": "abc",
+        "nodeId": 258}""",
+        """
+        ApiVersionsResponse 5 {"errorCode": 129, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 5}],
+        "throttleTimeMs": 7}""",
+        """
+        TxnOffsetCommitRequest 6 {"transactionalId": "t", "groupId": "g", "producerId": 5, "producerEpoch": 2,
+        "generationIdOrMemberEpoch": 3, "memberId": "m", "groupInstanceId": null, "topics": [{"topicId":
+        "AAECAwQFBgcICQoLDA0ODw", "partitions": [{"partitionIndex": 1, "committedOffset": 9,
+        "committedLeaderEpoch": 4, "committedMetadata": "note"}]}]}""",
+        """
+        TxnOffsetCommitResponse 6 {"throttleTimeMs": 7, "topics": [{"topicId": "AAECAwQFBgcICQoLDA0ODw",
+        "partitions": [{"partitionIndex": 1, "errorCode": 113}]}]}""",
+        """
+        DeleteGroupsRequest 3 {"groupsNames": ["a", "b"]}""",
+        """
+        DeleteGroupsResponse 3 {"throttleTimeMs": 7, "results": [{"groupId": "a", "errorCode": 134, "errorMessage":
+        "reason"}, {"groupId": "b", "errorCode": 0, "errorMessage": null}]}""",
+        """
+        UnregisterControllerRequest 0 {"controllerId": 3}""",
+        """
+        UnregisterControllerResponse 0 {"throttleTimeMs": 7, "errorCode": 136, "errorMessage": "reason"}""",
+    };
+
+    public static void main(String[] arguments) throws Exception {
         switch (arguments[0]) {
             case "apis" -> apis();
             case "features" -> features();
             case "configs" -> configs();
+            case "errors" -> errors();
+            case "messages" -> messages();
             case "throttle_times" -> throttleTimes();
             case "accepts" -> accepts();
             default -> throw new IllegalArgumentException(arguments[0]);
@@ -131,6 +171,28 @@ class KafkaFacts {
                         listed.maxVersion(), flexibleFrom(api.messageType));
                 }
             }
+        }
+    }
+
+    private static void errors() {
+        print("code", "name", "retriable", "invalid_metadata");
+        for (Errors error : Errors.values()) {
+            print(error.code(), error.name(), error.exception() instanceof RetriableException,
+                error.exception() instanceof InvalidMetadataException);
+        }
+    }
+
+    private static void messages() throws Exception {
+        print("name", "version", "fields", "bytes");
+        for (String sample : MESSAGES) {
+            String[] parts = sample.replace("\n", " ").split(" ", 3);
+            short version = Short.parseShort(parts[1]);
+            Class<?> converter = Class.forName("org.apache.kafka.common.message." + parts[0] + "DataJsonConverter");
+            JsonNode fields = new ObjectMapper().readTree(parts[2]);
+            Message message = (Message) converter.getMethod("read", JsonNode.class, short.class)
+                .invoke(null, fields, version);
+            byte[] bytes = MessageUtil.byteBufferToArray(MessageUtil.toByteBufferAccessor(message, version).buffer());
+            print(parts[0], version, fields, HexFormat.of().formatHex(bytes));
         }
     }
 

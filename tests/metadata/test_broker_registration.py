@@ -25,7 +25,7 @@ def partitions(image: MetadataImage) -> list[PartitionImage]:
 
 def test_a_new_cluster_starts_with_its_feature_levels() -> None:
     assert Cluster(0).image.features == {
-        "metadata.version": 30,
+        "metadata.version": 33,
         "kraft.version": 1,
         "group.version": 1,
         "eligible.leader.replicas.version": 1,
@@ -92,11 +92,11 @@ def test_a_clean_restart_costs_no_partition_records() -> None:
         (
             {"features": {"metadata.version": VersionRange(1, 29), "kraft.version": VersionRange(0, 1)}},
             ErrorCode.UNSUPPORTED_VERSION,
-            "Unable to register because the broker does not support finalized version 30 of metadata.version. The "
+            "Unable to register because the broker does not support finalized version 33 of metadata.version. The "
             "broker wants a version between 1 and 29, inclusive.",
         ),
         (
-            {"features": {"metadata.version": VersionRange(1, 30)}},
+            {"features": {"metadata.version": VersionRange(1, 33)}},
             ErrorCode.UNSUPPORTED_VERSION,
             "Unable to register because the broker does not support finalized version 1 of kraft.version. The broker "
             "wants a version between 0 and 0, inclusive.",

@@ -1,4 +1,4 @@
-"""The features and levels equal those of Kafka 4.3, as in `tests/kafka_facts`."""
+"""The features and levels equal those of Kafka 4.4, as in `tests/kafka_facts`."""
 
 from metadata.controller import DEFAULT_FEATURES, METADATA_VERSION, RELEASES, SUPPORTED_FEATURES, release_level
 from metadata.controller.feature_levels import FEATURE_LEVELS, RECORD_CHANGES
@@ -36,9 +36,9 @@ def test_the_supported_ranges_are_kafkas() -> None:
     assert {name: VersionRange(min(each), max(each)) for name, each in levels.items()} == SUPPORTED_FEATURES
 
 
-def test_new_clusters_start_at_kafka_4_3_with_the_served_features() -> None:
+def test_new_clusters_start_at_kafka_4_4_with_the_served_features() -> None:
     assert DEFAULT_FEATURES == {
-        "metadata.version": 30,
+        "metadata.version": 33,
         "kraft.version": 1,
         "group.version": 1,
         "eligible.leader.replicas.version": 1,
@@ -47,11 +47,11 @@ def test_new_clusters_start_at_kafka_4_3_with_the_served_features() -> None:
 
 
 def test_releases_are_found_by_any_of_their_names() -> None:
-    assert [release_level(name) for name in ("4.3", "4.3.0", "4.3-IV0", "4.0", "4.0-IV1", "4.4", "4", "")] == [
+    assert [release_level(name) for name in ("4.4", "4.4.0", "4.4-IV0", "4.3", "4.0-IV1", "4.5", "4", "")] == [
+        33,
+        33,
+        31,
         30,
-        30,
-        30,
-        25,
         23,
         None,
         None,

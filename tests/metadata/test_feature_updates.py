@@ -13,10 +13,10 @@ from metadata.controller import (
     NewTopic,
     initial_levels,
 )
-from metadata.controller.controller_registration import register_controller
+from metadata.controller.controller_registration import register_controller, unregister_controller
 from metadata.controller.features import bootstrap, update_features
 from metadata.image import ConfigResource, PartitionImage
-from metadata.protocol import ConfigOperation, ConfigResourceType, KafkaError, UpgradeType
+from metadata.protocol import ConfigOperation, ConfigResourceType, ErrorCode, KafkaError, UpgradeType
 from metadata.records import NO_LEADER, BrokerEndpoint, ConfigRecord, FeatureLevelRecord, VersionRange
 from tests.support.metadata import CLUSTER_ID, Cluster, refusal, schema
 
@@ -82,7 +82,7 @@ def test_a_level_goes_up_and_down() -> None:
 
 def test_current_level_is_accepted_with_any_upgrade_type() -> None:
     for upgrade_type in UpgradeType:
-        update(Cluster(1), FeatureUpdate("metadata.version", 30, upgrade_type))
+        update(Cluster(1), FeatureUpdate("metadata.version", 33, upgrade_type))
         update(Cluster(1), FeatureUpdate("kraft.version", 1, upgrade_type))
 
 
@@ -97,10 +97,10 @@ def test_current_level_is_accepted_with_any_upgrade_type() -> None:
         (FeatureUpdate(ELR, 1, 0), "The controller does not support the given upgrade type."),
         (FeatureUpdate(ELR, -1), "A feature version cannot be less than 0."),
         (FeatureUpdate(ELR, 2), "Local controller 7 only supports versions 0-1"),
-        (FeatureUpdate("metadata.version", 31), "Local controller 7 only supports versions 7-30"),
+        (FeatureUpdate("metadata.version", 34), "Local controller 7 only supports versions 7-33"),
         (
             FeatureUpdate("metadata.version", 6, UpgradeType.SAFE_DOWNGRADE),
-            "Local controller 7 only supports versions 7-30",
+            "Local controller 7 only supports versions 7-33",
         ),
         (
             FeatureUpdate("kraft.version", 0, UpgradeType.UNSAFE_DOWNGRADE),
@@ -113,19 +113,19 @@ def test_current_level_is_accepted_with_any_upgrade_type() -> None:
 def test_invalid_updates_are_refused(asked: FeatureUpdate, reason: str) -> None:
     cluster = Cluster(1)
     with pytest.raises(KafkaError, match="INVALID_UPDATE_VERSION") as refused:
-        update(cluster, FeatureUpdate("metadata.version", 30), asked)
+        update(cluster, FeatureUpdate("metadata.version", 33), asked)
     assert refused.value.message == f"Invalid update version {asked.level} for feature {asked.name}. {reason}"
 
 
 def test_kafkas_upgrade_to_its_release_raises_every_feature() -> None:
-    """`kafka-features upgrade --release-version 4.3` names them all in one request."""
+    """`kafka-features upgrade --release-version 4.4` names them all in one request."""
     cluster = without_elr(1)
     levels = {name: supported.max_version for name, supported in SUPPORTED_FEATURES.items()}
     update(cluster, *(FeatureUpdate(name, level) for name, level in levels.items()))
     assert cluster.image.features == levels
 
 
-@pytest.mark.parametrize("lower", [29, 25])
+@pytest.mark.parametrize("lower", [32, 30, 25])
 def test_metadata_version_does_not_go_down_past_a_change_of_kafkas_records(lower: int) -> None:
     cluster = Cluster(1)
     for upgrade_type, reason in (
@@ -134,8 +134,8 @@ def test_metadata_version_does_not_go_down_past_a_change_of_kafkas_records(lower
     ):
         with pytest.raises(KafkaError, match="INVALID_UPDATE_VERSION") as refused:
             update(cluster, FeatureUpdate("metadata.version", lower, upgrade_type))
-        assert refused.value.message == f"Unsupported metadata.version downgrade from 30 to {lower}. {reason}"
-    assert cluster.image.features["metadata.version"] == 30
+        assert refused.value.message == f"Unsupported metadata.version downgrade from 33 to {lower}. {reason}"
+    assert cluster.image.features["metadata.version"] == 33
 
 
 def test_metadata_version_goes_down_and_up_between_changes_of_kafkas_records() -> None:
@@ -146,7 +146,7 @@ def test_metadata_version_goes_down_and_up_between_changes_of_kafkas_records() -
         KafkaError, match=r"INVALID_UPDATE_VERSION: Unsupported metadata\.version downgrade from 23 to 22"
     ):
         update(cluster, FeatureUpdate("metadata.version", 22, SAFE))
-    update(cluster, FeatureUpdate("metadata.version", 30))
+    update(cluster, FeatureUpdate("metadata.version", 33))
 
 
 def test_a_level_needs_the_levels_that_it_depends_on() -> None:
@@ -200,6 +200,34 @@ def test_update_is_refused_while_a_voter_has_not_registered() -> None:
         update(cluster, FeatureUpdate(ELR, 1), voters=[7, 8, 9][::2])
     register_a_controller(cluster, 9, SUPPORTED_FEATURES)
     update(cluster, FeatureUpdate(ELR, 1), voters=[7, 9])
+
+
+def test_unregistered_controller_does_not_hold_back_an_upgrade_kip_1312() -> None:
+    levels = {**initial_levels(33), "transaction.version": 1}
+    cluster = Cluster(1, ControllerConfig(cluster_id=CLUSTER_ID, features=levels))
+    register_a_controller(cluster, 9, {})
+    with pytest.raises(KafkaError, match="Controller 9 does not support this feature"):
+        update(cluster, FeatureUpdate("transaction.version", 2))
+    cluster.decide(unregister_controller(cluster.image, 7, 9))
+    update(cluster, FeatureUpdate("transaction.version", 2))
+    assert cluster.image.cluster.controllers == {}
+
+
+@pytest.mark.parametrize(
+    ("level", "controller_id", "code"),
+    [
+        (33, 7, ErrorCode.INVALID_REQUEST),
+        (33, 8, ErrorCode.CONTROLLER_ID_NOT_REGISTERED),
+        (32, 9, ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_controller_that_is_active_or_unknown_is_not_unregistered_kip_1312(
+    level: int, controller_id: int, code: ErrorCode
+) -> None:
+    cluster = Cluster(1, ControllerConfig(cluster_id=CLUSTER_ID, features=initial_levels(level)))
+    register_a_controller(cluster, 9, SUPPORTED_FEATURES)
+    with pytest.raises(KafkaError, match=code.name):
+        unregister_controller(cluster.image, 7, controller_id)
 
 
 def test_last_incarnation_of_a_controller_counts() -> None:

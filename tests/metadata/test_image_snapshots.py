@@ -36,6 +36,7 @@ from metadata.records import (
     RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
     UserScramCredentialRecord,
     VersionRange,
     decode_record,
@@ -257,10 +258,14 @@ def test_difference_holds_removed_configs_but_not_absent_ones() -> None:
         name="u", mechanism=1, salt=b"", stored_key=b"", server_key=b"", iterations=4096
     )
     token = token_record("x", "User:a", 5)
-    base = image_of([topic, config, broker, level, quota, acl_record(b"a" * 16, entry), credential, token], 4)
+    controller = RegisterControllerRecord(controller_id=3, incarnation_id=bytes(16))
+    base = image_of(
+        [topic, config, broker, controller, level, quota, acl_record(b"a" * 16, entry), credential, token], 4
+    )
     off = [
         RemoveTopicRecord(topic_id=topic.topic_id),
         UnregisterBrokerRecord(broker_id=1, broker_epoch=0),
+        UnregisterControllerRecord(controller_id=3),
         FeatureLevelRecord(name="group.version", feature_level=0),
         attrs.evolve(quota, remove=True),
         RemoveAccessControlEntryRecord(id=b"a" * 16),
@@ -277,6 +282,7 @@ def test_difference_holds_removed_configs_but_not_absent_ones() -> None:
     assert delta.delegation_tokens.changed == {"x": None}
     assert delta.topics.deleted == {topic.topic_id: base.topics.by_id[topic.topic_id]}
     assert delta.cluster.changed == {1: None}
+    assert delta.cluster.changed_controllers == {3: None}
     assert list(delta.configs.changed.values()) == [{"retention.ms": None}]
     assert delta.features == {"group.version": 0}
     assert delta.apply(8) == image

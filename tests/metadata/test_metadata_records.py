@@ -32,6 +32,7 @@ from metadata.records import (
     TopicRecord,
     UnknownRecordType,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
     UserScramCredentialRecord,
     VersionRange,
     decode_record,
@@ -111,6 +112,7 @@ RECORDS = st.one_of(
         features=FEATURES,
     ),
     record(UnregisterBrokerRecord, broker_id=INT32, broker_epoch=INT64),
+    record(UnregisterControllerRecord, controller_id=INT32),
     record(
         BrokerRegistrationChangeRecord,
         broker_id=INT32,
@@ -198,6 +200,7 @@ def test_the_numbers_are_those_of_kafka() -> None:
         "REMOVE_USER_SCRAM_CREDENTIAL": 22,
         "REMOVE_DELEGATION_TOKEN": 26,
         "REGISTER_CONTROLLER": 27,
+        "UNREGISTER_CONTROLLER": 29,
     }
 
 

@@ -276,6 +276,7 @@ TABLE: Final[Mapping[str, Needs]] = {
     "SyncGroup": group(Op.READ),
     "TxnOffsetCommit": _txn_offset_commit,
     "UnregisterBroker": cluster(Op.ALTER),
+    "UnregisterController": cluster(Op.ALTER),
     "UpdateFeatures": cluster(Op.ALTER),
     "WriteShareGroupState": cluster(Op.CLUSTER_ACTION),
     "WriteTxnMarkers": _markers,

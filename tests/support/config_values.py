@@ -1,6 +1,6 @@
 """Which values a config accepts, as one row per config: found by questions, of which each is answered with yes or no.
 
-`python -m tests.support.config_values` asks Apache Kafka, its own jars and a broker of it, and writes
+`tests.support.make_kafka_facts` asks Apache Kafka, its own jars and a broker of it, and writes
 `tests/kafka_facts/config_values.csv`. `tests/metadata/configuration/test_config_values.py` asks this project, and
 compares.
 """
@@ -267,8 +267,3 @@ def kafka_rows() -> list[Row]:
 
 def lines(rows: list[Row]) -> list[list[str]]:
     return [["scope", "name", "numbers", *_TEXTS], *(row.cells() for row in rows)]
-
-
-if __name__ == "__main__":
-    with FILE.open("w", newline="") as output:
-        csv.writer(output, lineterminator="\n").writerows(lines(kafka_rows()))

@@ -1,7 +1,8 @@
-"""Facts about Apache Kafka 4.3: its APIs, features, configs and throttle times, read from `tests/kafka_facts`; and the
-decisions of the share coordinator of Kafka 4.4.
+"""Facts about Apache Kafka 4.4: its APIs, errors, features, configs and throttle times, bytes of messages, and
+decisions of the share coordinator.
 
-`tests/clients/test_kafka_facts.py` compares these files with Kafka's own jars, if Java and the jars are available.
+`tests.support.make_kafka_facts` writes the files of `tests/kafka_facts` from Kafka's own jars, and
+`tests/clients/test_kafka_facts.py` compares them, if Java and the jars are available.
 """
 
 import csv
@@ -9,14 +10,12 @@ from pathlib import Path
 
 import attrs
 
-# Earlier share coordinators decide otherwise: start offsets may move back, for example.
-SHARE_STATE_VERSION = "4.4.0"
 DIRECTORY = Path(__file__).parents[1] / "kafka_facts"
 
 
 @attrs.frozen
 class ApiFact:
-    """The versions that Kafka 4.3 lists in ApiVersions for one API, and its first flexible version, or None."""
+    """The versions that Kafka 4.4 lists in ApiVersions for one API, and its first flexible version, or None."""
 
     key: int
     name: str
@@ -27,7 +26,7 @@ class ApiFact:
 
 
 def read(kind: str) -> list[dict[str, str]]:
-    """The rows of `kind`: apis, features, configs, throttle_times or share_state."""
+    """The rows of `kind`: apis, configs, errors, features, messages, share_state or throttle_times."""
     with (DIRECTORY / f"{kind}.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 

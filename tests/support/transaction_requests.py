@@ -18,15 +18,18 @@ from broker.wire.api.end_txn import EndTxnRequest
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.init_producer_id import InitProducerIdRequest
 from broker.wire.api.list_transactions import ListTransactionsRequest
+from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
 from broker.wire.errors import ErrorCode
+from broker.wire.uuids import ZERO_UUID
 from tests.support.wire_client import WireClient, only
 
 _WITHIN_S: Final = 60
+_NO_TOPIC: Final = b"x" * 16
 _TRANSACTION: Final = 1
 # The versions from which on brokers, and not clients, add partitions.
 _BROKERS_FROM: Final = 4
@@ -148,11 +151,12 @@ class Requests:
             group_id=group,
             producer_id=producer[0],
             producer_epoch=producer[1],
-            generation_id=generation,
+            generation_id_or_member_epoch=generation,
             member_id=member,
             topics=[
                 TxnOffsetCommitRequestTopic(
                     name=topic,
+                    topic_id=await self._topic_id(topic),
                     partitions=[TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)],
                 )
             ],
@@ -160,6 +164,12 @@ class Requests:
         response = await self._client.call(request, version)
         code = only(only(response.topics).partitions).error_code
         self._add(f"commit-offsets {version} {self._identity(producer)} generation {generation}", code)
+
+    async def _topic_id(self, topic: str) -> bytes:
+        """The topic's id, or one that no topic has."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        topic_id: bytes = only((await self._client.call(request, 12)).topics).topic_id
+        return _NO_TOPIC if topic_id == ZERO_UUID else topic_id
 
     async def list(self, **filters: Any) -> None:
         response = await self._client.call(ListTransactionsRequest(**filters), 2)

@@ -31,6 +31,7 @@ from broker.wire.api.list_partition_reassignments import (
 )
 from broker.wire.api.remove_raft_voter import RemoveRaftVoterRequest
 from broker.wire.api.unregister_broker import UnregisterBrokerRequest
+from broker.wire.api.unregister_controller import UnregisterControllerRequest
 from broker.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 FAR = 0x7F7F7F7F
@@ -55,6 +56,7 @@ def admin_messages(topic: str) -> Messages:
         *_of_the_quorum(),
         (UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature="hostile", max_version_level=1)]), (0, 1, 2)),
         (UnregisterBrokerRequest(broker_id=FAR), (0,)),
+        (UnregisterControllerRequest(controller_id=FAR), (0,)),
     ]
 
 

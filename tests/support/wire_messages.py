@@ -1,15 +1,18 @@
 """Random messages of broker/wire, and functions on messages that only tests need."""
 
+from importlib.util import find_spec
 from random import Random
 from typing import Any, Final
 
+from kio.schema.errors import ErrorCode as KioErrorCode
+
 from broker.wire.api import APIS, Api
 from broker.wire.api.describe_log_dirs import DAMAGE_TAG
-from broker.wire.errors import ErrorCode
 from broker.wire.schema import FieldSpec, FieldType
 
 _INTEGER_BITS = {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "int64": 64}
-_ERROR_CODES = tuple(ErrorCode)
+# kio refuses newer codes.
+_ERROR_CODES: Final = tuple(int(code) for code in KioErrorCode)
 
 
 def message_versions() -> list[tuple[Api, int, str]]:
@@ -25,6 +28,12 @@ def message_versions() -> list[tuple[Api, int, str]]:
 def versions_of(api: Api) -> list[tuple[int, str]]:
     """Every version and direction of an API. A test of one API checks all: 552 tests took longer than their checks."""
     return [(version, kind) for each, version, kind in message_versions() if each is api]
+
+
+def is_newer_than_kio(api: Api, version: int) -> bool:
+    """True if kio does not have this version of the API."""
+    name = f"kio.schema.{api.module}"
+    return find_spec(name) is None or find_spec(f"{name}.v{version}") is None
 
 
 _NARROW_TIMES: Final = (

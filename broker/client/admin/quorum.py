@@ -18,6 +18,7 @@ from broker.wire.api.describe_quorum import (
     RequestedTopic,
 )
 from broker.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from broker.wire.api.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
 from broker.wire.errors import ErrorCode, KafkaError
 
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -104,6 +105,16 @@ class QuorumCalls(Routing):
         async def ask(broker: Broker, deadline: Deadline) -> None:
             request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id)
             response: RemoveRaftVoterResponse = await broker.call(request)
+            check(response.error_code, response.error_message)
+
+        await self._ask_controller(ask, timeout_ms)
+
+    async def unregister_controller(self, controller_id: NodeId, *, timeout_ms: float | None = None) -> None:
+        """Removes the registration of a controller that was shut down for good (KIP-1312). Raises KafkaError."""
+
+        async def ask(broker: Broker, deadline: Deadline) -> None:
+            request = UnregisterControllerRequest(controller_id=controller_id)
+            response: UnregisterControllerResponse = await broker.call(request)
             check(response.error_code, response.error_message)
 
         await self._ask_controller(ask, timeout_ms)

@@ -41,6 +41,7 @@ class AsyncioAdmin(AsyncioClient[Admin]):
     describe_features = awaited(Admin.describe_features)
     update_features = awaited(Admin.update_features)
     unregister_broker = awaited(Admin.unregister_broker)
+    unregister_controller = awaited(Admin.unregister_controller)
     describe_metadata_quorum = awaited(Admin.describe_metadata_quorum)
     add_raft_voter = awaited(Admin.add_raft_voter)
     remove_raft_voter = awaited(Admin.remove_raft_voter)

@@ -43,6 +43,7 @@ class SyncAdmin(BlockingClient[Admin]):
     describe_features = blocking(Admin.describe_features)
     update_features = blocking(Admin.update_features)
     unregister_broker = blocking(Admin.unregister_broker)
+    unregister_controller = blocking(Admin.unregister_controller)
     describe_metadata_quorum = blocking(Admin.describe_metadata_quorum)
     add_raft_voter = blocking(Admin.add_raft_voter)
     remove_raft_voter = blocking(Admin.remove_raft_voter)

@@ -36,9 +36,12 @@ from broker.wire.api.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from broker.wire.errors import ErrorCode
+from broker.wire.uuids import ZERO_UUID
 
 # The first version of transaction.version 2. AddPartitionsToTxn is for brokers from version 4 on.
 _COMMIT_OFFSETS_V2: Final = 5
+# TxnOffsetCommit gives topics by their ids from this version on (KIP-1319).
+_COMMIT_BY_ID_SINCE: Final = 6
 _ADD_PARTITIONS_MAX: Final = 3
 # InitProducerId can raise the epoch from this version on (KIP-360), and keep prepared transactions (KIP-939).
 _BUMPS_SINCE: Final = 3
@@ -146,22 +149,33 @@ class TransactionRequests:
                 group_id=group.group_id,
                 producer_id=identity.producer_id,
                 producer_epoch=identity.epoch,
-                generation_id=group.generation_id,
+                generation_id_or_member_epoch=group.generation_id,
                 member_id=group.member_id,
                 group_instance_id=group.group_instance_id,
-                topics=_topics_to_commit(offsets),
             )
             lowest = _COMMIT_OFFSETS_V2 if is_v2 else _MEMBERS_SINCE if group.member_id else 0
-            highest = None if is_v2 else _COMMIT_OFFSETS_V2 - 1
 
             async def ask(broker: Broker) -> None:
-                _check_committed(await broker.call(request, lowest=lowest, highest=highest))
+                ids = self._topic_ids(offsets)
+                highest = None if ids else _COMMIT_BY_ID_SINCE - 1
+                if not is_v2:
+                    highest = _COMMIT_OFFSETS_V2 - 1
+                version = broker.version_of(TxnOffsetCommitRequest, lowest=lowest, highest=highest)
+                request.topics = _topics_to_commit(offsets, ids if version >= _COMMIT_BY_ID_SINCE else {})
+                names = {topic_id: name for name, topic_id in ids.items()}
+                _check_committed(await broker.call(request, version=version), names)
 
             try:
                 await self._ask(group.group_id, GROUP, ask, self._config.max_block_ms)
             except KafkaError as error:
                 self.transaction.refuse(error, Request.COMMIT_OFFSETS)
                 raise
+
+    def _topic_ids(self, offsets: Iterable[TopicPartition]) -> dict[str, bytes]:
+        """The ids of the topics; empty unless the client knows all of them, which are then given by name."""
+        topics = {each.topic: self._cluster.metadata.topic(each.topic) for each in offsets}
+        ids = {name: topic.id for name, topic in topics.items() if topic is not None and topic.id != ZERO_UUID}
+        return ids if len(ids) == len(topics) else {}
 
     async def end(self, *, is_commit: bool) -> None:
         """Commits or aborts the transaction, if the coordinator knows of it. Errors are the transaction's."""
@@ -288,16 +302,27 @@ def _topics_to_add(partitions: Iterable[TopicPartition]) -> list[AddPartitionsTo
     return list(topics.values())
 
 
-def _check_committed(response: TxnOffsetCommitResponse) -> None:
+def _check_committed(response: TxnOffsetCommitResponse, names: Mapping[bytes, str]) -> None:
     for topic in response.topics:
+        name = topic.name or names.get(topic.topic_id, "")
         for partition in topic.partitions:
-            check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}")
+            check(partition.error_code, f"offset of {name}-{partition.partition_index}")
 
 
-def _topics_to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[TxnOffsetCommitRequestTopic]:
+def _topics_to_commit(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], ids: Mapping[str, bytes]
+) -> list[TxnOffsetCommitRequestTopic]:
+    """The topics of a request, by `ids` if there are any, else by name."""
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
     for (name, partition), committed in offsets.items():
-        topics.setdefault(name, TxnOffsetCommitRequestTopic(name=name)).partitions.append(
+        if name not in topics:
+            topic_id = ids.get(name)
+            topics[name] = (
+                TxnOffsetCommitRequestTopic(name=name)
+                if topic_id is None
+                else TxnOffsetCommitRequestTopic(topic_id=topic_id)
+            )
+        topics[name].partitions.append(
             TxnOffsetCommitRequestPartition(
                 partition_index=partition,
                 committed_offset=committed.offset,

@@ -294,6 +294,7 @@ _ABORTABLE: Final = frozenset(
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
     }
 )
 _FATAL_FOR_PARTITIONS: Final = frozenset(

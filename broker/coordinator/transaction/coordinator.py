@@ -88,7 +88,7 @@ class TransactionCoordinator:
         """Completes with the producer's id and epoch. If a transaction is open, aborts it and fails with
         CONCURRENT_TRANSACTIONS. Raises ProducerIdNeeded if the caller has to allocate a producer id and call again.
 
-        With `enable_2pc` the producer's transactions have no timeout. As in Kafka 4.3, `keep_prepared` is refused
+        With `enable_2pc` the producer's transactions have no timeout. As in Kafka 4.4, `keep_prepared` is refused
         (KIP-939).
         """
         config = self._config()

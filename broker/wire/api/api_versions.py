@@ -4,16 +4,21 @@ Flexible from 3, but its response header never is, and a request of an unknown v
 (KIP-511): a client must understand the answer before it knows what the node speaks. Notable versions:
     3  the client's software name and version; supported and finalized features (KIP-584)
     4  features whose lowest version is 0 are listed too (KAFKA-17011)
+    5  the cluster and the node that the client means to reach (KIP-1242)
 """
 
 from broker.wire.errors import ErrorCode
 from broker.wire.schema import field, request, response, struct
 
 
-@request(key=18, versions="0-4", flexible="3+")
+@request(key=18, versions="0-5", flexible="3+")
 class ApiVersionsRequest:
+    """`cluster_id` and `node_id` are those that the client expects, and are given together; None and -1 if unknown."""
+
     client_software_name: str = field("string", "3+", default="")
     client_software_version: str = field("string", "3+", default="")
+    cluster_id: str | None = field("string", "5+", default=None, nullable="5+")
+    node_id: int = field("int32", "5+", default=-1)
 
 
 @struct
@@ -39,7 +44,7 @@ class FinalizedFeatureKey:
     min_version_level: int = field("int16", "3+", default=0)
 
 
-@response(key=18, versions="0-4", flexible="3+")
+@response(key=18, versions="0-5", flexible="3+")
 class ApiVersionsResponse:
     error_code: int = field("int16", "0+", default=0)
     api_keys: list[ApiVersion] = field([ApiVersion], "0+", factory=list)

@@ -4,7 +4,7 @@ Flexible from 2. Notable versions:
     3  the producer's own id and epoch, so that it may go on after an error (KIP-360)
     4  PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH (KIP-588)
     5  may answer TRANSACTION_ABORTABLE (KIP-890)
-    6  two-phase commit (KIP-939); Kafka 4.3 lists this version only with `unstable.api.versions.enable`
+    6  two-phase commit (KIP-939); Kafka 4.4 lists this version only with `unstable.api.versions.enable`
 """
 
 from broker.wire.schema import field, request, response

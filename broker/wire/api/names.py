@@ -97,6 +97,8 @@ _NAMES: Final = (
     "DescribeShareGroupOffsets",
     "AlterShareGroupOffsets",
     "DeleteShareGroupOffsets",
+    "StreamsGroupTopologyDescriptionUpdate",
+    "UnregisterController",
 )
 
 

@@ -12,7 +12,7 @@ from broker.client.brokers import BrokerLink
 from broker.client.config import ClientConfig, read_config
 from broker.client.connection_security import ConnectionSecurity
 from broker.client.environment import Environment
-from broker.client.reachability import Reachability
+from broker.client.reachability import Destination, Reachability
 from broker.client.types import Node
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersion
@@ -63,6 +63,7 @@ async def link_to(port: int) -> AsyncIterator[tuple[BrokerLink, trio.Nursery]]:
                     Reachability(""),
                     ConnectionSecurity(),
                     is_of_controllers=False,
+                    destination=Destination(config, lambda: None, nursery.cancel_scope.cancel),
                 ),
                 nursery,
             )

@@ -290,7 +290,42 @@ async def test_kip_511_a_broker_that_has_older_api_versions_is_asked_in_its_own(
     async with cluster_of(lambda node, _: metadata(node)) as (node, cluster):
         node.answer_api_versions = api_versions
         assert (await cluster.any_broker()).versions[3] == (0, 4)
-    assert asked == [4, 2]
+    assert asked == [5, 2]
+
+
+@pytest.mark.parametrize("is_checked", [True, False])
+async def test_kip_1242_client_at_another_broker_than_it_means_starts_over(is_checked: bool) -> None:
+    """Broker 1 has moved, and another broker has got its address."""
+    asked: list[tuple[str | None, int]] = []
+
+    def another_broker(request: ApiVersionsRequest, version: int) -> tuple[ApiVersionsResponse, int]:
+        asked.append((request.cluster_id, request.node_id))
+        code = ErrorCode.REBOOTSTRAP_REQUIRED if request.cluster_id is not None else ErrorCode.NONE
+        return ApiVersionsResponse(error_code=code, api_keys=other.api_versions), version
+
+    async with scripted_node(lambda _: MetadataResponse()) as other:
+        other.answer_api_versions = another_broker
+
+        def moved(node: ScriptedNode, request: Any) -> MetadataResponse:
+            told = metadata(node)
+            told.cluster_id = "cluster"
+            told.brokers[0].port = other.port if len(node.requests) == 1 else node.port
+            return told
+
+        async with cluster_of(moved, **{"metadata.cluster.check.enable": is_checked}) as (node, cluster):
+            other.api_versions = node.api_versions
+            await cluster.refresh(["orders"])
+            if not is_checked:
+                await cluster.broker(1)
+                assert asked == [(None, -1)]
+                return
+            with pytest.raises(ConnectionLost, match="another node than broker 1 of the cluster answers"):
+                await cluster.broker(1)
+            assert (asked, cluster.metadata.brokers) == ([("cluster", 1)], {})
+            await cluster.refresh(["orders"])
+            assert cluster.metadata.brokers[1].port == node.port
+            assert (await cluster.broker(1)).node.id == 1
+            assert len(asked) == 1
 
 
 async def test_kip_219_a_throttled_client_waits_before_its_next_request() -> None:

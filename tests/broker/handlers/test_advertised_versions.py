@@ -1,4 +1,4 @@
-"""The versions of every advertised API equal Kafka 4.3's, because clients infer a node's release from them."""
+"""The versions of every advertised API equal Kafka 4.4's, because clients infer a node's release from them."""
 
 import pytest
 
@@ -9,12 +9,12 @@ from tests.support import kafka_facts
 
 PRODUCE = 0
 INIT_PRODUCER_ID = 22
-# Kafka 4.3 lists these versions, those of two-phase commit (KIP-939), only with unstable.api.versions.enable.
+# Kafka 4.4 lists these versions, those of two-phase commit (KIP-939), only with unstable.api.versions.enable.
 UNSTABLE_MAX = {INIT_PRODUCER_ID: 6}
 
 
 @pytest.mark.parametrize(("listener", "handlers"), [("broker", HANDLERS), ("controller", CONTROLLER_HANDLERS)])
-def test_advertised_versions_are_those_of_kafka_4_3(listener: str, handlers: tuple[HandlerEntry, ...]) -> None:
+def test_advertised_versions_are_those_of_kafka_4_4(listener: str, handlers: tuple[HandlerEntry, ...]) -> None:
     facts = kafka_facts.apis(listener)
     advertised = {
         handler.api_key: (
@@ -26,7 +26,7 @@ def test_advertised_versions_are_those_of_kafka_4_3(listener: str, handlers: tup
     assert advertised == {key: (facts[key].min_version, facts[key].max_version) for key in advertised}
 
 
-def test_messages_have_the_versions_and_names_of_kafka_4_3() -> None:
+def test_messages_have_the_versions_and_names_of_kafka_4_4() -> None:
     facts = kafka_facts.apis("broker") | kafka_facts.apis("controller")
     for api in APIS.values():
         fact = facts[api.key]

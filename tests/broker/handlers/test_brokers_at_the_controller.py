@@ -11,10 +11,12 @@ from broker.wire.api.alter_partition import AlterPartitionRequest, BrokerState, 
 from broker.wire.api.api_versions import ApiVersionsRequest
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from broker.wire.api.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from broker.wire.api.controller_registration import ControllerRegistrationRequest
 from broker.wire.api.describe_cluster import DescribeClusterRequest
 from broker.wire.api.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.api.unregister_broker import UnregisterBrokerRequest
+from broker.wire.api.unregister_controller import UnregisterControllerRequest
 from broker.wire.errors import ErrorCode
 from metadata.controller import SUPPORTED_FEATURES
 from tests.support.requests import create_topic
@@ -169,6 +171,23 @@ async def test_a_broker_is_forgotten(node: RunningNode, controller: WireClient, 
     assert (unknown.error_code, bool(unknown.error_message)) == (ErrorCode.BROKER_ID_NOT_REGISTERED, True)
 
 
+@pytest.mark.parametrize("port", ["port", "controller_port"])
+async def test_controller_is_forgotten_kip_1312(node: RunningNode, controller: WireClient, port: str) -> None:
+    registration = ControllerRegistrationRequest(controller_id=OTHER_ID, incarnation_id=bytes(16))
+    assert (await controller.call(registration, 0)).error_code == 0
+    async with connected(getattr(node, port)) as client:
+        codes = []
+        for controller_id in (OTHER_ID, OTHER_ID, NODE_ID):
+            response = await client.call(UnregisterControllerRequest(controller_id=controller_id), 0)
+            codes.append((response.error_code, bool(response.error_message)))
+
+    assert codes == [
+        (ErrorCode.NONE, False),
+        (ErrorCode.CONTROLLER_ID_NOT_REGISTERED, True),
+        (ErrorCode.INVALID_REQUEST, True),
+    ]
+
+
 # ApiVersions of a controller's listener (KIP-919)
 
 
@@ -234,6 +253,7 @@ async def test_controllers_advertise_their_apis(client: WireClient, controller: 
         64,
         80,
         81,
+        94,
     }
     assert of_controllers == of_both | {56, 58, 62, 63, 67, 70, 73}
     assert of_brokers & of_controllers == of_both

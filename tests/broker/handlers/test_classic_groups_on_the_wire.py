@@ -218,7 +218,7 @@ async def test_list(tmp_path: Path, version: int) -> None:
             assert not (await client.call(ListGroupsRequest(states_filter=["Empty"]), version)).groups
 
 
-@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("version", range(4))
 async def test_delete(tmp_path: Path, version: int) -> None:
     async with running_node(tmp_path, **SETTINGS) as node, client_of(node) as client:
         await coordinated(client)

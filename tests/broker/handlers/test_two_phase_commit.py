@@ -1,4 +1,4 @@
-"""Two-phase commit of transactions on brokers, as Apache Kafka 4.3 has it (KIP-939)."""
+"""Two-phase commit of transactions on brokers, as Apache Kafka 4.4 has it (KIP-939)."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -77,7 +77,7 @@ async def test_it_needs_an_operation_of_its_own_on_the_transactional_id(tmp_path
 
 
 async def test_keeping_a_prepared_transaction_is_refused(tmp_path: Path) -> None:
-    """As by Kafka 4.3, which has the field and no implementation."""
+    """As by Kafka 4.4, which has the field and no implementation."""
     async with node_with(tmp_path) as node:
         assert await code_of_init(node, keep_prepared=True) == ErrorCode.UNSUPPORTED_VERSION
 

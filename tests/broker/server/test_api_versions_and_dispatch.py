@@ -13,7 +13,7 @@ from broker.wire.codec import decode
 from broker.wire.errors import ErrorCode
 from broker.wire.header import encode_request_header
 from tests.support.requests import batch, create_topic, fetch_request, produce_request
-from tests.support.running_node import RunningNode
+from tests.support.running_node import NODE_ID, RunningNode
 from tests.support.wire_client import WireClient, connected, framed
 
 API_VERSIONS = 18
@@ -34,7 +34,7 @@ ADVERTISED = {
     15: (0, 6),
     16: (0, 5),
     17: (0, 1),
-    18: (0, 4),
+    18: (0, 5),
     19: (2, 7),
     20: (1, 6),
     21: (0, 2),
@@ -44,7 +44,7 @@ ADVERTISED = {
     25: (0, 4),
     26: (0, 5),
     27: (1, 2),
-    28: (0, 5),
+    28: (0, 6),
     29: (1, 3),
     30: (1, 3),
     31: (1, 3),
@@ -57,7 +57,7 @@ ADVERTISED = {
     39: (1, 2),
     40: (1, 2),
     41: (1, 3),
-    42: (0, 2),
+    42: (0, 3),
     43: (0, 2),
     44: (0, 1),
     45: (0, 1),
@@ -92,6 +92,7 @@ ADVERTISED = {
     90: (0, 1),
     91: (0, 0),
     92: (0, 0),
+    94: (0, 0),
 }
 SERVED = [
     (handler.api_key, version)
@@ -116,7 +117,7 @@ def request_of(api_key: int, version: int) -> Any:
     return APIS[api_key].request()
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 async def test_every_version_of_api_versions_advertises_the_served_apis(client: WireClient, version: int) -> None:
     response = await client.call(software(), version)
 
@@ -213,7 +214,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest(clie
     response, end = decode(ApiVersionsResponse, 0, payload, 4)
     assert end == len(payload)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(api.api_key, api.min_version, api.max_version) for api in response.api_keys] == [(API_VERSIONS, 0, 4)]
+    assert [(api.api_key, api.min_version, api.max_version) for api in response.api_keys] == [(API_VERSIONS, 0, 5)]
     assert (await client.call(software(), 4)).error_code == 0
 
 
@@ -225,6 +226,33 @@ async def test_invalid_client_software_name_is_refused(client: WireClient, name:
 
     assert response.error_code == ErrorCode.INVALID_REQUEST
     assert not response.api_keys
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "code"),
+    [
+        (None, -1, ErrorCode.NONE),
+        ("own", NODE_ID, ErrorCode.NONE),
+        ("own", NODE_ID + 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("other", NODE_ID, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("own", -1, ErrorCode.INVALID_REQUEST),
+        (None, NODE_ID, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_client_that_means_another_node_is_told_to_start_over_kip_1242(
+    node: RunningNode, client: WireClient, cluster_id: str | None, node_id: int, code: ErrorCode
+) -> None:
+    request = software()
+    request.cluster_id = node.node.cluster_id if cluster_id == "own" else cluster_id
+    request.node_id = node_id
+
+    response = await client.call(request, 5)
+
+    assert (response.error_code, bool(response.api_keys)) == (code, code is ErrorCode.NONE)
+    assert (await client.call(request, 4)).error_code == ErrorCode.NONE
+    async with connected(node.controller_port) as controller:  # controllers do not check, as in Kafka
+        told = (await controller.call(request, 5)).error_code
+    assert told == (code if code is ErrorCode.INVALID_REQUEST else ErrorCode.NONE)
 
 
 async def test_features_are_told_with_the_level_in_force(client: WireClient) -> None:

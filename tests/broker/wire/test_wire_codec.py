@@ -1,6 +1,5 @@
 """The rules of the codec: nulls, defaults, tagged fields, records, versions."""
 
-import kio.schema.errors
 import pytest
 
 from broker.wire.api import APIS, Api
@@ -20,6 +19,8 @@ from broker.wire.api.metadata import MetadataRequest
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from broker.wire.codec import decode, decoder, encode, encoder
 from broker.wire.errors import ErrorCode, KafkaError, WireError
+from metadata.protocol.errors import RETRIABLE, STALE_METADATA
+from tests.support import kafka_facts
 from tests.support.wire_messages import as_dict
 
 
@@ -46,9 +47,20 @@ def test_the_registry_agrees_with_the_message_classes(api: Api) -> None:
 
 
 def test_error_codes_are_kafkas() -> None:
-    theirs = {code.name.upper(): code.value for code in kio.schema.errors.ErrorCode}
-    ours = {code.name: code.value for code in ErrorCode}
-    assert theirs.items() <= ours.items()
+    rows = kafka_facts.read("errors")
+    assert {row["name"]: int(row["code"]) for row in rows} == {code.name: code.value for code in ErrorCode}
+
+
+def test_classes_of_errors_are_kafkas() -> None:
+    rows = kafka_facts.read("errors")
+    retriable = {ErrorCode[row["name"]] for row in rows if row["retriable"] == "true"}
+    # Kafka calls this one retriable, and treats it as a success where it occurs.
+    assert retriable - RETRIABLE == {ErrorCode.ELECTION_NOT_NEEDED}
+    assert retriable >= RETRIABLE
+    stale = {ErrorCode[row["name"]] for row in rows if row["invalid_metadata"] == "true"}
+    # Kafka refreshes the metadata after these, too.
+    assert STALE_METADATA - stale == {ErrorCode.NOT_CONTROLLER, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR}
+    assert stale - STALE_METADATA == {ErrorCode.ELECTION_NOT_NEEDED}
 
 
 def test_a_kafka_error_tells_code_and_message() -> None:

@@ -24,6 +24,7 @@ from broker.wire.header import (
     request_header_version,
     response_header_version,
 )
+from tests.support.wire_messages import is_newer_than_kio
 
 
 @given(
@@ -53,6 +54,8 @@ def test_kio_writes_the_header_that_we_read_and_write(
 def test_each_message_class_of_kio_uses_the_header_version_we_use() -> None:
     for api in APIS.values():
         for version in range(api.min_version, api.max_version + 1):
+            if is_newer_than_kio(api, version):
+                continue
             for kind, ours in (("request", request_header_version), ("response", response_header_version)):
                 module = import_module(f"kio.schema.{api.module}.v{version}.{kind}")
                 header = getattr(module, api.name + kind.capitalize()).__header_schema__

@@ -145,7 +145,7 @@ def let_time_out(java: JavaSession, topic: str) -> None:
 
 def test_transaction_that_has_timed_out_cannot_be_committed(java: JavaSession, created: str) -> None:
     let_time_out(java, created)
-    with pytest.raises(JavaError, match=r"^InvalidTxnStateException"):  # as with Apache Kafka 4.3
+    with pytest.raises(JavaError, match=r"^InvalidTxnStateException"):  # as with Apache Kafka 4.4
         java.call("producer", "commitTransaction")
     java.call("producer", "close")
     java.open_producer("producer", created)

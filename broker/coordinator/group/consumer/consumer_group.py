@@ -14,7 +14,9 @@ from broker.coordinator.runtime.shard import Timers
 from broker.wire.errors import ErrorCode, KafkaError
 
 NO_ASSIGNMENT_EPOCH: Final = -1
+# OffsetCommit and TxnOffsetCommit know epochs of members from these versions on (KIP-848, KIP-1319).
 _COMMIT_WITH_EPOCH_FROM: Final = 9
+_TXN_COMMIT_WITH_EPOCH_FROM: Final = 6
 _NO_EPOCH: Final = -1
 
 
@@ -136,7 +138,8 @@ class ConsumerGroup:
                 ErrorCode.UNSUPPORTED_VERSION,
                 "OffsetCommit version 9 or above must be used by members using the modern group protocol",
             )
-        stale = _stale_code(member, is_transactional=is_transactional)
+        knows_epochs = not is_transactional or api_version >= _TXN_COMMIT_WITH_EPOCH_FROM
+        stale = _stale_code(member, knows_epochs=knows_epochs)
         if epoch < member.member_epoch:
             return partial(_check_assignment_epoch, member, epoch, stale)
         _check_epoch(member, epoch, stale)
@@ -201,10 +204,10 @@ class ConsumerGroup:
                     self._owners.pop(topic_id, None)
 
 
-def _stale_code(member: ConsumerMember, *, is_transactional: bool = False) -> ErrorCode:
-    """The error code of an epoch that is not the member's. The versions of TxnOffsetCommit know just one."""
-    is_generation = member.is_classic or is_transactional
-    return ErrorCode.ILLEGAL_GENERATION if is_generation else ErrorCode.STALE_MEMBER_EPOCH
+def _stale_code(member: ConsumerMember, *, knows_epochs: bool = True) -> ErrorCode:
+    """The error code of an epoch that is not the member's, for a request whose version `knows_epochs` or not."""
+    is_epoch = knows_epochs and not member.is_classic
+    return ErrorCode.STALE_MEMBER_EPOCH if is_epoch else ErrorCode.ILLEGAL_GENERATION
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, stale: ErrorCode) -> None:

@@ -34,7 +34,9 @@ NO_LEADER_EPOCH: Final = -1
 _DEFAULT_RETENTION: Final = -1
 _NEVER: Final = -1
 _TIMESTAMP_MAX: Final = 2**63 - 1
+# OffsetCommit and TxnOffsetCommit may answer GROUP_ID_NOT_FOUND from these versions on (KIP-848, KIP-1319).
 _GROUP_ID_NOT_FOUND_FROM: Final = 9
+_TXN_GROUP_ID_NOT_FOUND_FROM: Final = 6
 
 
 class OffsetToCommit(NamedTuple):
@@ -50,7 +52,10 @@ class OffsetToCommit(NamedTuple):
 
 @lazy_attrs.frozen
 class Committer:
-    """The sender of an OffsetCommit: a member at its generation or member epoch, or no member at a negative epoch."""
+    """The sender of an OffsetCommit or TxnOffsetCommit.
+
+    It is a member at its generation or member epoch, or no member at a negative epoch.
+    """
 
     group_id: str
     member_id: str
@@ -133,7 +138,8 @@ def _validate(state: OffsetsShard, committer: Committer, *, is_transactional: bo
         return None
     if state.offsets.has_group(committer.group_id):
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)  # a simple group has no members
-    is_told = committer.api_version >= _GROUP_ID_NOT_FOUND_FROM and not is_transactional
+    told_from = _TXN_GROUP_ID_NOT_FOUND_FROM if is_transactional else _GROUP_ID_NOT_FOUND_FROM
+    is_told = committer.api_version >= told_from
     raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION)
 
 

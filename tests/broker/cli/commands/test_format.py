@@ -75,8 +75,8 @@ def test_a_standalone_controller_is_the_quorums_one_voter(node: Node) -> None:
     code, output, errors = node.format("--standalone")
     assert (code, errors) == (0, "")
     assert output.splitlines() == [
-        "Formatting dynamic metadata voter directory a with metadata.version 4.3-IV0.",
-        "Formatting data directory b with metadata.version 4.3-IV0.",
+        "Formatting dynamic metadata voter directory a with metadata.version 4.4-IV2.",
+        "Formatting data directory b with metadata.version 4.4-IV2.",
     ]
     assert [node.properties(name).cluster_id for name in "ab"] == [CLUSTER_ID] * 2
     assert [node.properties(name).node_id for name in "ab"] == [1, 1]
@@ -91,7 +91,7 @@ def test_initial_controllers_name_the_voters_and_their_directories(node: Node, n
     node.write(COMBINED, node_id, log_dirs="{0}/a")
     code, output, _ = node.format("--initial-controllers", INITIAL_CONTROLLERS)
     assert code == 0
-    assert output == f"Formatting dynamic metadata{kind} directory a with metadata.version 4.3-IV0.\n"
+    assert output == f"Formatting dynamic metadata{kind} directory a with metadata.version 4.4-IV2.\n"
     assert node.quorum()[0] == VoterSet(
         (
             Voter(ReplicaKey(1, DIRECTORY_IDS[0]), "localhost:9093"),
@@ -104,7 +104,7 @@ def test_initial_controllers_name_the_voters_and_their_directories(node: Node, n
 
 def test_a_controller_of_a_quorum_that_the_configuration_names_has_no_voters_in_its_log(node: Node) -> None:
     node.write(COMBINED + "controller.quorum.voters=1@localhost:9093,2@localhost:9095", log_dirs="{0}/a")
-    assert node.format() == (0, "Formatting metadata directory a with metadata.version 4.3-IV0.\n", "")
+    assert node.format() == (0, "Formatting metadata directory a with metadata.version 4.4-IV2.\n", "")
     assert node.quorum()[0] == VoterSet()
 
 
@@ -187,7 +187,7 @@ def test_formatted_directories_are_refused_or_ignored(node: Node) -> None:
     )
     assert node.format("-s", "-g") == (0, "All of the log directories are already formatted.\n", "")
     node.write(COMBINED, log_dirs="{0}/a,{0}/b,{0}/c")
-    assert node.format("-s", "-g") == (0, "Formatting data directory c with metadata.version 4.3-IV0.\n", "")
+    assert node.format("-s", "-g") == (0, "Formatting data directory c with metadata.version 4.4-IV2.\n", "")
     assert node.properties("a") == before
 
 
@@ -222,8 +222,8 @@ MUST_CHOOSE = (
     [
         ([], MUST_CHOOSE),
         (
-            ["-s", "-r", "4.4"],
-            f"Unknown release version '4.4'. Supported versions are: {', '.join(RELEASES.values())}",
+            ["-s", "-r", "9.9"],
+            f"Unknown release version '9.9'. Supported versions are: {', '.join(RELEASES.values())}",
         ),
         (
             ["-s", "-r", "4.0-IV0", "-f", "eligible.leader.replicas.version=1"],

@@ -76,9 +76,9 @@ async def test_features_are_described_and_changed_kip_584(tmp_path: Path, capsys
             line.split("Epoch: ")[0] for line in lines if line.startswith(("Feature: metadata", "Feature: share"))
         ] == [
             "Feature: metadata.version                          SupportedMinVersion: 3.3-IV3          "
-            "SupportedMaxVersion: 4.3-IV0          FinalizedVersionLevel: 4.3-IV0          ",
+            "SupportedMaxVersion: 4.4-IV2          FinalizedVersionLevel: 4.4-IV2          ",
             "Feature: share.version                             SupportedMinVersion: 0                "
-            "SupportedMaxVersion: 1                FinalizedVersionLevel: 0                ",
+            "SupportedMaxVersion: 2                FinalizedVersionLevel: 0                ",
         ]
         disable = ("disable", "--feature", "group.version", "--dry-run")
         assert await tools.lines("kafka-features", *disable) == ["group.version can be disabled."]
@@ -98,12 +98,12 @@ async def test_features_are_described_and_changed_kip_584(tmp_path: Path, capsys
         (["version-mapping", "--release-version", "4.0"], 0, "metadata.version=25 (4.0)\nkraft.version=1\n"
          "transaction.version=2\ngroup.version=1\neligible.leader.replicas.version=0\nshare.version=0\n"
          "streams.version=0\n"),
-        (["version-mapping"], 0, "metadata.version=30 (4.3-IV0)\nkraft.version=1\ntransaction.version=2\n"
-         "group.version=1\neligible.leader.replicas.version=1\nshare.version=1\nstreams.version=1\n"),
+        (["version-mapping"], 0, "metadata.version=33 (4.4-IV2)\nkraft.version=1\ntransaction.version=2\n"
+         "group.version=1\neligible.leader.replicas.version=1\nshare.version=2\nstreams.version=1\n"),
         (["feature-dependencies", "--feature", "eligible.leader.replicas.version=1"], 0,
          "eligible.leader.replicas.version=1 requires:\n    metadata.version=23 (4.0-IV1)\n"),
-        (["feature-dependencies", "--feature", "metadata.version=30", "--feature", "x=1"], 1,
-         "metadata.version=30 (4.3-IV0) has no dependencies.\nUnknown feature: x\n"),
+        (["feature-dependencies", "--feature", "metadata.version=33", "--feature", "x=1"], 1,
+         "metadata.version=33 (4.4-IV2) has no dependencies.\nUnknown feature: x\n"),
         (["feature-dependencies", "--feature", "group.version=9"], 1,
          "No feature:group.version with feature level 9\n"),
         (["upgrade"], 1, "You must specify at least one feature to upgrade\n"),

@@ -163,7 +163,7 @@ class CommitOffsets(_Request):
             group_id=place.named(self.group),
             producer_id=producer_id,
             producer_epoch=epoch,
-            generation_id=self.generation,
+            generation_id_or_member_epoch=self.generation,
             member_id=self.member,
             topics=[TxnOffsetCommitRequestTopic(name=name, partitions=listed) for name, listed in topics.items()],
         )

@@ -134,14 +134,15 @@ def test_partition_that_was_lost_and_assigned_again_has_its_new_epoch_kip_1251(
     assert commit(shard, "one", 4, kept) == [NONE]
 
 
-def test_transaction_at_an_earlier_epoch_is_told_illegal_generation_kip_1251(
-    shard: ConsumerGroups, one: ConsumerClient
+@pytest.mark.parametrize(("version", "code"), [(5, ILLEGAL), (6, STALE)])
+def test_transaction_at_an_earlier_epoch_is_refused_by_version_kip_1251_kip_1319(
+    shard: ConsumerGroups, one: ConsumerClient, version: int, code: ErrorCode
 ) -> None:
     kept, taken = kept_and_taken(one)
-    producer = Producer(1, 0)
-    assert commit(shard, "one", 1, kept, producer=producer) == [NONE]
-    assert commit(shard, "one", 2, taken, producer=producer) is ILLEGAL
-    assert commit(shard, "one", 4, kept, producer=producer) is ILLEGAL
+    sent = {"producer": Producer(1, 0), "api_version": version}
+    assert commit(shard, "one", 1, kept, **sent) == [NONE]
+    assert commit(shard, "one", 2, taken, **sent) is code
+    assert commit(shard, "one", 4, kept, **sent) is code
 
 
 def test_transaction_without_a_member_may_commit_for_a_consumer_group(

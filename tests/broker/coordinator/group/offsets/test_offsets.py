@@ -22,7 +22,7 @@ from broker.coordinator.group.offsets.requests import (
 )
 from broker.coordinator.group.record_formats import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
 from broker.coordinator.group.shard import UNREADABLE, GroupCoordinatorShard
-from broker.coordinator.runtime.decision import CoordinatorRecord
+from broker.coordinator.runtime.decision import CoordinatorRecord, Producer
 from broker.coordinator.runtime.shard import Timers
 from broker.wire.api.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from broker.wire.errors import ErrorCode, KafkaError
@@ -355,9 +355,12 @@ def test_values_of_every_version_are_replayed(version: int) -> None:
 
 def test_commit_of_an_unknown_member_is_refused_by_version() -> None:
     shard = GroupsShard()
-    for version, code in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
+    committers = [(8, None, ErrorCode.ILLEGAL_GENERATION), (9, None, ErrorCode.GROUP_ID_NOT_FOUND)]
+    committers += [(5, Producer(1, 0), ErrorCode.ILLEGAL_GENERATION), (6, Producer(1, 0), ErrorCode.GROUP_ID_NOT_FOUND)]
+    for version, producer, code in committers:
+        committer = Committer("group", "", None, 3, version)
         with pytest.raises(KafkaError) as raised:
-            commit(shard, 1, epoch=3, api_version=version)
+            commit_offsets(shard.state, committer, [], -1, 0, producer)
         assert raised.value.code is code
 
 
