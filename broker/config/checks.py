@@ -44,6 +44,7 @@ def check_values(config: BrokerConfigs, endpoints: Endpoints) -> None:
     for protocol in ("consumer", "share", "streams"):
         _check_group_bounds(config, f"group.{protocol}")
     _check_groups(config)
+    _check_streams_groups(config)
     _check_logs(config)
     _check_replication(config)
     _check_roles(config, endpoints)
@@ -110,15 +111,31 @@ def _check_groups(config: BrokerConfigs) -> None:
         len(assignors) == 1, f"group.share.assignors must contain exactly one assignor, but found {len(assignors)}"
     )
     _require(assignors[0] in _SHARE_ASSIGNORS, f"group.share.assignors has to name one of: {_SHARE_ASSIGNORS}")
-    _require(
-        config.group_streams_num_standby_replicas <= config.group_streams_max_standby_replicas,
-        "group.streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
-    )
     for codec in (config.offsets_topic_compression_codec, config.share_coordinator_state_topic_compression_codec):
         _require(0 <= codec <= 4, f"Unknown compression type id: {codec}")
     _require(
         "classic" in config.group_coordinator_rebalance_protocols,
         "Disabling the 'classic' protocol is not supported.",
+    )
+
+
+def _check_streams_groups(config: BrokerConfigs) -> None:
+    _require(
+        config.group_streams_num_standby_replicas <= config.group_streams_max_standby_replicas,
+        "group.streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+    )
+    _require(
+        set(config.group_streams_assignors) <= {"sticky"}, "group.streams.assignors has to name one of: ('sticky',)"
+    )
+    _require_order(
+        config,
+        BrokerConfigs.group_streams_min_task_offset_interval_ms.name,
+        BrokerConfigs.group_streams_task_offset_interval_ms.name,
+    )
+    _require_order(
+        config,
+        BrokerConfigs.group_streams_num_warmup_replicas.name,
+        BrokerConfigs.group_streams_max_warmup_replicas.name,
     )
 
 

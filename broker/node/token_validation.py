@@ -86,7 +86,8 @@ class TokenValidation:
             import jwt  # noqa: F401 - loaded here, it does not delay the first client
         except ImportError:
             raise InvalidConfig(MISSING_LIBRARY) from None
-        return TokenValidator(settings.claim_rules(), self._source(settings), self._now_ms).validate
+        source = self._source(settings)
+        return TokenValidator(settings.claim_rules(), source, self._now_ms).validate
 
     def _source(self, settings: "_ListenerSettings") -> KeySource:
         endpoint, times = settings.endpoint(), settings.refresh_times()
@@ -156,6 +157,16 @@ class _ListenerSettings:
         ):
             if not name:
                 raise self.invalid(key, "must not be empty")
+        for expected, allowed in (
+            (KafkaConfig.sasl_oauthbearer_expected_audience, KafkaConfig.sasl_oauthbearer_allow_unverified_audience),
+            (KafkaConfig.sasl_oauthbearer_expected_issuer, KafkaConfig.sasl_oauthbearer_allow_unverified_issuer),
+        ):
+            if not self.value(expected) and not self.value(allowed):
+                raise self.invalid(
+                    expected,
+                    "is not set, so that a token that was made for another service would be accepted. Set it, or set "
+                    f"{allowed.name} to true to accept such tokens",
+                )
         return ClaimRules(
             audiences=self.value(KafkaConfig.sasl_oauthbearer_expected_audience),
             issuer=self.value(KafkaConfig.sasl_oauthbearer_expected_issuer),

@@ -4,7 +4,7 @@ from typing import Final
 
 import attrs
 
-from broker.wire.records import Compression, TimestampType
+from broker.wire.records import DECOMPRESSED_SIZE_MAX, Compression, TimestampType
 from kraft import lazy_attrs
 from metadata.configuration import TopicConfigs
 from metadata.configuration.settings import from_key, settings_from
@@ -32,6 +32,7 @@ class LogConfig:
     retention_bytes: int = from_key(TopicConfigs.retention_bytes)
     retention_ms: int = from_key(TopicConfigs.retention_ms)
     max_message_bytes: int = from_key(TopicConfigs.max_message_bytes)
+    max_decompressed_message_bytes: int = from_key(TopicConfigs.max_decompressed_message_bytes)
     index_interval_bytes: int = from_key(TopicConfigs.index_interval_bytes)
     delete_retention_ms: int = from_key(TopicConfigs.delete_retention_ms)
     min_compaction_lag_ms: int = from_key(TopicConfigs.min_compaction_lag_ms)
@@ -66,6 +67,7 @@ class LogConfig:
             and self.keeps_create_time
             and self.message_timestamp_before_max_ms == MAX_LONG
             and self.target_compression is None
+            and self.max_decompressed_message_bytes >= DECOMPRESSED_SIZE_MAX
         )
 
     @classmethod

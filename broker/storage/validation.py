@@ -194,6 +194,7 @@ def adapt_batch(
             require_keys=config.compact_enabled,
             timestamp_range=timestamp_range,
             max_size=_content_size_max(len(batch), config),
+            max_record_size=config.max_decompressed_message_bytes,
         )
     except InvalidTimestamp as error:
         raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, str(error), error.record_errors) from error

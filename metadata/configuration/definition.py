@@ -227,6 +227,7 @@ def from_broker(broker_key: ConfigKey[T], *, doc: str | None = None, takes_effec
         broker_key.validator,
         Importance.MEDIUM,
         broker_key.doc if doc is None else doc,
+        internal=broker_key.internal,
         takes_effect=takes_effect,
         synonyms=(synonym(broker_key),),
     )

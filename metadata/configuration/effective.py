@@ -128,6 +128,8 @@ def describe_group(layers: BrokerLayers, broker: Values, overrides: Mapping[str,
     values = group_values(broker, overrides)
     entries = []
     for name, key in GROUP_CONFIGS.keys.items():
+        if key.internal and name not in overrides:
+            continue
         text, first = value_text(values[name]), default_of(name)
         synonyms = [] if first is None else _synonyms(layers, first, broker_synonyms(first), is_sensitive=False)
         if name in overrides:

@@ -67,6 +67,9 @@ class GroupConfigs(ConfigValues):
         doc="Shortest time in ms between two assignments of the group.",
         takes_effect=False,
     )
+    consumer_assignor_offload_enable = from_broker(
+        BrokerConfigs.group_consumer_assignor_offload_enable, takes_effect=False
+    )
     share_session_timeout_ms = from_broker(
         BrokerConfigs.group_share_session_timeout_ms,
         doc="A share consumer that was silent for this many ms leaves the group (KIP-932).",
@@ -79,6 +82,7 @@ class GroupConfigs(ConfigValues):
         BrokerConfigs.group_share_assignment_interval_ms,
         doc="Shortest time in ms between two assignments of the share group.",
     )
+    share_assignor_offload_enable = from_broker(BrokerConfigs.group_share_assignor_offload_enable, takes_effect=False)
     share_record_lock_duration_ms = from_broker(
         BrokerConfigs.group_share_record_lock_duration_ms,
         doc="How long in ms a consumer of the group holds a record before another may get it.",

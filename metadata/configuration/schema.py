@@ -25,6 +25,8 @@ from metadata.protocol import ConfigResourceType, ConfigType
 
 T = TypeVar("T")
 
+# The value of the local retention that stands for that of the whole log.
+_LIKE_TOTAL: Final = -2
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 # 0 would keep everyone out. A file may say 0, in a dynamic config it is refused, as in Kafka.
 _CONNECTION_LIMITS: Final = frozenset(
@@ -104,7 +106,10 @@ class ConfigSchema:
         """
         self.validate_broker_keys(configs, per_broker=per_broker)
         for name, text in configs.items():
-            if _is_thread_count(name) and text != existing.get(name):
+            if text == existing.get(name):
+                continue
+            _check_repetitions(name, text)
+            if _is_thread_count(name):
                 self._check_thread_count(name, int(text), existing.get(name, cluster.get(name)))
         self._check_contradictions(configs, existing, cluster if per_broker else None)
 
@@ -287,6 +292,15 @@ def _is_per_broker(name: str) -> bool:
     return key is not None and key.update_mode is UpdateMode.PER_BROKER
 
 
+def _check_repetitions(name: str, text: str) -> None:
+    """Raises InvalidConfig for a list with an element twice, which counts once in a file (KIP-1161)."""
+    key = broker_key(listener_base(name) or name)
+    if key is not None and key.type is ConfigType.LIST and not key.may_repeat:
+        elements = [element.strip() for element in text.split(",")]
+        if len(set(elements)) < len(elements):
+            raise InvalidConfig(f"Configuration '{key.name}' values must not be duplicated.")
+
+
 def _check_compaction_lags(topic: TopicConfigs) -> None:
     shortest, longest = topic.min_compaction_lag_ms, topic.max_compaction_lag_ms
     if shortest > longest:
@@ -296,14 +310,23 @@ def _check_compaction_lags(topic: TopicConfigs) -> None:
 
 
 def check_local_retention(topic: TopicConfigs) -> None:
-    """Raises InvalidConfig if the local part of a log is kept longer than the whole."""
+    """Raises InvalidConfig if the local part of a log is kept longer than the whole, or deleted before it is copied."""
     for unit in ("bytes", "ms"):
         _check_local_retention(topic, f"local.retention.{unit}", f"retention.{unit}")
+        _check_copy_lag(topic, f"remote.copy.lag.{unit}", f"local.retention.{unit}", f"retention.{unit}")
+
+
+def _check_copy_lag(topic: TopicConfigs, lag_name: str, local_name: str, total_name: str) -> None:
+    lag, local = _integer(topic.values[lag_name]), _integer(topic.values[local_name])
+    if local == _LIKE_TOTAL:
+        local = _integer(topic.values[total_name])
+    if lag > local >= 0:
+        raise invalid_value(lag_name, lag, f"Value must not exceed {local_name} (effective value: {local})")
 
 
 def _check_local_retention(topic: TopicConfigs, local_name: str, total_name: str) -> None:
     local, total = _integer(topic.values[local_name]), _integer(topic.values[total_name])
-    if local == -2:
+    if local == _LIKE_TOTAL:
         return
     if total > -1 and local == -1:
         raise invalid_value(local_name, local, f"Value must not be -1 as {total_name} value is set as {total}.")

@@ -45,6 +45,7 @@ class TopicConfigs(ConfigValues):
         ))
     max_message_bytes = from_broker(BrokerConfigs.message_max_bytes,
         doc="Largest record batch that is accepted, as it is stored: compressed where it is compressed.")
+    max_decompressed_message_bytes = from_broker(BrokerConfigs.max_decompressed_message_bytes)
     index_interval_bytes = from_broker(BrokerConfigs.log_index_interval_bytes)
     delete_retention_ms = from_broker(BrokerConfigs.log_cleaner_delete_retention_ms,
         doc="How long in ms compaction keeps a tombstone, so that a reader from the start still sees the deletion.")
@@ -76,6 +77,14 @@ class TopicConfigs(ConfigValues):
     local_retention_bytes = from_broker(BrokerConfigs.log_local_retention_bytes,
         doc="With a remote tier, size above which local segments are deleted; -2 takes retention.bytes.",
         takes_effect=False)
+    remote_copy_lag_ms = from_broker(BrokerConfigs.log_remote_copy_lag_ms,
+        doc="With a remote tier, age in ms from which on closed segments are copied; -1 takes local.retention.ms.",
+        takes_effect=False)
+    remote_copy_lag_bytes = from_broker(BrokerConfigs.log_remote_copy_lag_bytes,
+        doc="With a remote tier, size of newer data from which on closed segments are copied; -1 takes "
+        "local.retention.bytes.", takes_effect=False)
+    errors_deadletterqueue_group_enable = key(BOOLEAN, False, None, MEDIUM,
+        "Whether share groups may use the topic as their dead-letter queue (KIP-1191).", takes_effect=False)
     remote_log_copy_disable = key(BOOLEAN, False, None, MEDIUM,
         "With a remote tier, stop copying to it: what is there becomes read-only.", takes_effect=False)
     remote_log_delete_on_disable = key(BOOLEAN, False, None, MEDIUM,

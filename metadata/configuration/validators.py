@@ -72,6 +72,19 @@ def no_empty_elements(name: str, value: ConfigValue | None) -> None:
         raise InvalidConfig(f"Configuration '{name}' values must not be empty.")
 
 
+def no_empty_list(name: str, value: ConfigValue | None) -> None:
+    no_empty_elements(name, value)
+    if not _elements(value):
+        raise InvalidConfig(f"Configuration '{name}' must not be empty. Valid values include: any non-empty value")
+
+
+def no_repeated_elements(name: str, value: ConfigValue | None) -> None:
+    no_empty_elements(name, value)
+    elements = [element.strip() for element in _elements(value)]
+    if len(set(elements)) < len(elements):
+        raise InvalidConfig(f"{name} must not contain duplicate tag keys.")
+
+
 def no_empty_names(name: str, value: ConfigValue | None) -> None:
     """As `no_empty_elements`, for a list that is described as a string. It may be null."""
     if value is not None and any(not element.strip() for element in str(value).split(",")):

@@ -19,7 +19,7 @@ class RegisterControllerRecord(MetadataRecord):
 
 
 @metadata_record(RecordType.UNREGISTER_CONTROLLER, version=0)
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class UnregisterControllerRecord(MetadataRecord):
     """Removes a controller's registration. Written from metadata.version 4.4-IV2 on."""
 

@@ -32,6 +32,7 @@ def between_brokers(provider_url: str, **overrides: str) -> dict[str, str]:
         "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
         "sasl.oauthbearer.jwks.endpoint.url": f"{provider_url}/jwks",
         "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.allow.unverified.issuer": "true",
         "sasl.oauthbearer.token.endpoint.url": f"{provider_url}/token",
         "sasl.oauthbearer.client.credentials.client.id": "broker",
         "sasl.oauthbearer.client.credentials.client.secret": "broker-secret",

@@ -14,7 +14,7 @@ from metadata.configuration.definition import Required, value_text
 
 _HEAD: Final = """# The configs of a node
 
-Every config of Kafka 4.3's brokers and topics, and of its consumer groups. This page is made by `make docs` from the
+Every config of Kafka 4.4's brokers and topics, and of its consumer groups. This page is made by `make docs` from the
 definitions in `metadata/configuration`, and a test checks that it is up to date.
 [compatibility.md](compatibility.md#configs) describes the differences from Kafka.
 

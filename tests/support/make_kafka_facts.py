@@ -1,8 +1,8 @@
 """Writes `tests/kafka_facts` from Apache Kafka's own jars: `make kafka-facts`, or `KAFKA=4.5.0` for another release.
 
-It fetches the jars from Maven Central, compiles the programs beside the facts with them, and asks a broker of that release which
-values its configs accept, which takes a minute or two. Needs a JDK and mvn. `make kafka-facts ARGS=apis` writes only
-the files that are named.
+It fetches the jars from Maven Central, compiles the programs beside the facts with them, and asks a broker of that
+release which values its configs accept, which takes a minute or two. Needs a JDK and mvn. `make kafka-facts ARGS=apis`
+writes only the files that are named.
 """
 
 import csv

@@ -54,6 +54,7 @@ def oauth_process(directory: Path, provider: IdentityProvider, **overrides: str)
         "sasl.enabled.mechanisms": "OAUTHBEARER",
         "sasl.oauthbearer.jwks.endpoint.url": provider.jwks_url,
         "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
         "offsets.topic.num.partitions": "1",
         **{key.replace("_", "."): text for key, text in overrides.items()},
     }

@@ -32,17 +32,19 @@ def check_records(
     require_keys: bool = False,
     timestamp_range: tuple[int, int] | None = None,
     max_size: int = DECOMPRESSED_SIZE_MAX,
+    max_record_size: int = DECOMPRESSED_SIZE_MAX,
 ) -> int:
     """Check the records of a producer's batch, and return their greatest timestamp.
 
     `require_keys` is for compacted topics. `timestamp_range` holds the first and last ms accepted, from
     `message.timestamp.before.max.ms` and `.after.max.ms`; records without a timestamp are exempt. The header's own
     max timestamp is not held against the producer: where it differs from what is returned, Kafka corrects it, for
-    which there is `restamp`.
+    which there is `restamp`. `max_record_size` is for records of compressed batches (`max.decompressed.message.bytes`):
+    others are bounded by the size of their batch.
 
     Raises InvalidRecord when the header's counts disagree, the records are malformed or not exactly `header.count`,
-    their offset deltas are not 0, 1, 2, ..., or a key is missing; InvalidTimestamp for timestamps; CorruptBatch as
-    `decompress` does. The caller checks the CRC.
+    their offset deltas are not 0, 1, 2, ..., one is too large, or a key is missing; InvalidTimestamp for timestamps;
+    CorruptBatch as `decompress` does. The caller checks the CRC.
     """
     if not header.count == header.last_offset_delta + 1 > 0:
         raise _wrong_counts(header)
@@ -51,6 +53,8 @@ def check_records(
         raise _rejection([RecordError(0, message)], InvalidTimestamp)
     data = records_data(buf, position, header, max_size)
     try:
+        if header.compression and len(data) > max_record_size:
+            _check_sizes(data, header.count, max_record_size)
         delta_min, delta_max, has_null_key = _walk(data, header.count)
     except IndexError:
         raise InvalidRecord("Incorrect declared batch size, premature EOF reached") from None
@@ -63,6 +67,20 @@ def check_records(
         records = iter_records(buf, position, header, max_size=max_size)
         _check_each(records, require_keys, timestamp_range)
     return max(latest, NO_TIMESTAMP)
+
+
+def _check_sizes(data: Buffer, count: int, max_size: int) -> None:
+    """Raises InvalidRecord for a record that is too large, and IndexError where `data` ends too early."""
+    at = 0
+    for _ in range(count):
+        size, at = read_varint(data, at)
+        if size > max_size:
+            raise InvalidRecord(
+                f"Invalid record size: {size} exceeds the configured maximum record size of {max_size}."
+            )
+        if size < 0:
+            raise InvalidRecord(f"Invalid record size: {size}")
+        at += size
 
 
 def _wrong_counts(header: BatchHeader) -> InvalidRecord:

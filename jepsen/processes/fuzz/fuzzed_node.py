@@ -100,6 +100,7 @@ class FuzzedNode(ServerProcess):
             "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
             "log.dirs": str(self.data),
             "sasl.oauthbearer.jwks.endpoint.url": (self._directory / "keys.json").absolute().as_uri(),
+            "sasl.oauthbearer.allow.unverified.issuer": "true",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self._directory / "node.pem"),
             **_SETTINGS,

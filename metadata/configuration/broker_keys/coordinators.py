@@ -1,9 +1,17 @@
 """Groups, share groups and transactions (GroupCoordinatorConfig, TransactionLogConfig and neighbours in Kafka)."""
 
 from metadata.configuration.definition import ConfigValues, key
-from metadata.configuration.validators import at_least, between, each_of, one_of_ignoring_case
+from metadata.configuration.validators import (
+    at_least,
+    between,
+    each_of,
+    no_empty_list,
+    no_repeated_elements,
+    one_of_ignoring_case,
+)
 from metadata.configuration.vocabulary import (
     BOOLEAN,
+    CLASS,
     CLUSTER_WIDE,
     DAY_MS,
     HIGH,
@@ -94,6 +102,9 @@ class CoordinatorConfigs(ConfigValues):
         "Which live migrations between classic and consumer groups are allowed.")
     group_consumer_regex_refresh_interval_ms = key(INT, 10 * MINUTE_MS, at_least(10_000), MEDIUM,
         "How often in ms a subscription by regular expression is resolved again.", internal=True)
+    group_consumer_assignor_offload_enable = key(BOOLEAN, True, None, MEDIUM,
+        "Whether Apache Kafka computes assignments of consumer groups in a thread of their own.", CLUSTER_WIDE,
+        internal=True, takes_effect=False)
     group_share_session_timeout_ms = key(INT, 45_000, at_least(1), MEDIUM,
         "A share consumer that was silent for this many ms leaves its group (KIP-932).")
     group_share_min_session_timeout_ms = key(INT, 45_000, at_least(1), MEDIUM,
@@ -118,6 +129,17 @@ class CoordinatorConfigs(ConfigValues):
         "Longest assignment interval in ms that a share group may be given.")
     group_share_initialize_retry_interval_ms = key(INT, 30_000, at_least(1), LOW,
         "How long in ms before the state of a share group's partitions is initialized again.", internal=True)
+    group_share_assignor_offload_enable = key(BOOLEAN, True, None, MEDIUM,
+        "Whether Apache Kafka computes assignments of share groups in a thread of their own.", CLUSTER_WIDE,
+        internal=True, takes_effect=False)
+    group_share_dlq_manager_class_name = key(STRING,
+        "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager", None, MEDIUM,
+        "The class that writes to the dead-letter queues of share groups.", internal=True, takes_effect=False)
+    errors_deadletterqueue_auto_create_topics_enable = key(BOOLEAN, False, None, MEDIUM,
+        "Whether the topic of a share group's dead-letter queue is created (KIP-1191).", CLUSTER_WIDE,
+        takes_effect=False)
+    errors_deadletterqueue_topic_name_prefix = key(STRING, "dlq.", None, MEDIUM,
+        "Prefix that the names of dead-letter queues need.", CLUSTER_WIDE, takes_effect=False)
     group_streams_session_timeout_ms = key(INT, 45_000, at_least(1), MEDIUM,
         "A streams member that was silent for this many ms leaves its group (KIP-1071).", takes_effect=False)
     group_streams_min_session_timeout_ms = key(INT, 45_000, at_least(1), MEDIUM,
@@ -144,6 +166,26 @@ class CoordinatorConfigs(ConfigValues):
         "Shortest assignment interval in ms that a streams group may be given.", takes_effect=False)
     group_streams_max_assignment_interval_ms = key(INT, 15_000, at_least(0), MEDIUM,
         "Longest assignment interval in ms that a streams group may be given.", takes_effect=False)
+    group_streams_assignors = key(LIST, ("sticky",), no_empty_list, MEDIUM,
+        "Server-side assignors of streams groups; the first is the default.", takes_effect=False)
+    group_streams_assignor_offload_enable = key(BOOLEAN, True, None, MEDIUM,
+        "Whether Apache Kafka computes assignments of streams groups in a thread of their own.", CLUSTER_WIDE,
+        internal=True, takes_effect=False)
+    group_streams_task_offset_interval_ms = key(INT, MINUTE_MS, at_least(1), MEDIUM,
+        "How often in ms streams members report the offsets of warm-up tasks.", internal=True, takes_effect=False)
+    group_streams_min_task_offset_interval_ms = key(INT, 15_000, at_least(1), MEDIUM,
+        "Shortest interval in ms of these reports that a streams group may be given.", internal=True,
+        takes_effect=False)
+    group_streams_num_warmup_replicas = key(INT, 2, at_least(0), MEDIUM,
+        "Most warm-up tasks of a streams group at a time.", internal=True, takes_effect=False)
+    group_streams_max_warmup_replicas = key(INT, 20, at_least(0), MEDIUM,
+        "Most warm-up tasks that a streams group may be given.", internal=True, takes_effect=False)
+    group_streams_acceptable_recovery_lag = key(LONG, 10_000, at_least(0), MEDIUM,
+        "Offsets that a streams member may lag to get an active task.", internal=True, takes_effect=False)
+    group_streams_rack_aware_assignment_tags = key(LIST, (), no_repeated_elements, LOW,
+        "Tags of clients by which standby replicas of streams groups are spread.", may_repeat=True, takes_effect=False)
+    group_streams_topology_description_plugin_class = key(CLASS, None, None, MEDIUM,
+        "The class that keeps the topologies that streams members send (KIP-1331).", takes_effect=False)
     group_share_min_delivery_count_limit = key(INT, 2, between(2, 5), MEDIUM,
         "Lowest delivery limit that a share group may be given.")
     group_share_max_delivery_count_limit = key(INT, 10, between(5, 25), MEDIUM,

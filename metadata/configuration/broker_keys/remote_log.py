@@ -72,6 +72,12 @@ class RemoteLogConfigs(ConfigValues):
     log_local_retention_bytes = key(LONG, -2, at_least(-2), MEDIUM,
         "With a remote tier, size above which local segments go; -2 takes log.retention.bytes.", CLUSTER_WIDE,
         takes_effect=False)
+    log_remote_copy_lag_ms = key(LONG, 0, at_least(-1), MEDIUM,
+        "With a remote tier, age in ms from which on closed segments are copied; -1 takes log.local.retention.ms.",
+        CLUSTER_WIDE, takes_effect=False)
+    log_remote_copy_lag_bytes = key(LONG, -1, at_least(-1), MEDIUM,
+        "With a remote tier, size of newer data from which on closed segments are copied; -1 takes "
+        "log.local.retention.bytes.", CLUSTER_WIDE, takes_effect=False)
     remote_log_manager_copy_max_bytes_per_second = key(LONG, LONG_MAX, at_least(1), MEDIUM,
         "Bytes per second that are copied to the remote tier.", CLUSTER_WIDE, takes_effect=False)
     remote_log_manager_copy_quota_window_num = key(INT, 11, at_least(1), MEDIUM,

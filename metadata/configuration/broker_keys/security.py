@@ -188,8 +188,12 @@ class SecurityConfigs(ConfigValues):
         "Longest pause in ms between two tries to fetch the keys.")
     sasl_oauthbearer_clock_skew_seconds = key(INT, 30, None, LOW,
         "How many seconds the clocks of broker and identity provider may differ.")
-    sasl_oauthbearer_expected_audience = key(LIST, (), no_empty_elements, LOW,
+    sasl_oauthbearer_expected_audience = key(LIST, (), no_empty_elements, HIGH,
         "Audiences of which a token has to name one.")
-    sasl_oauthbearer_expected_issuer = key(STRING, None, None, LOW,
+    sasl_oauthbearer_expected_issuer = key(STRING, None, None, HIGH,
         "Issuer that a token has to name.")
+    sasl_oauthbearer_allow_unverified_audience = key(BOOLEAN, False, None, MEDIUM,
+        "Whether sasl.oauthbearer.expected.audience may be left out, so that tokens for any audience are accepted.")
+    sasl_oauthbearer_allow_unverified_issuer = key(BOOLEAN, False, None, MEDIUM,
+        "Whether sasl.oauthbearer.expected.issuer may be left out, so that tokens of any issuer are accepted.")
 # fmt: on

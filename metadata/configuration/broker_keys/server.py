@@ -15,6 +15,7 @@ from metadata.configuration.vocabulary import (
     CLUSTER_WIDE,
     HIGH,
     INT,
+    INT_MAX,
     KIB,
     LIST,
     LONG,
@@ -51,6 +52,8 @@ class ServerConfigs(ConfigValues):
         "A node that has not started within this many ms gives up.", internal=True, takes_effect=False)
     message_max_bytes = key(INT, MIB + 12, at_least(0), HIGH,
         "Largest record batch that is accepted; max.message.bytes is its name on a topic.", CLUSTER_WIDE)
+    max_decompressed_message_bytes = key(INT, INT_MAX - 8, between(1, INT_MAX - 8), MEDIUM,
+        "Largest record that is accepted in a compressed batch, after its decompression.", CLUSTER_WIDE)
     num_io_threads = key(INT, 8, at_least(1), HIGH,
         "Threads that handle requests in Apache Kafka.", CLUSTER_WIDE, takes_effect=False)
     num_replica_alter_log_dirs_threads = key(INT, None, None, HIGH,

@@ -166,6 +166,17 @@ async def test_unsecured_tokens_are_accepted_where_kafkas_class_for_them_is_name
         ({"sasl.oauthbearer.jwt.validator.class": "com.example.Validator"}, "names a Java class"),
         ({"sasl.oauthbearer.jwks.endpoint.url": "file:///x", "sasl.oauthbearer.sub.claim.name": " "}, "not be empty"),
         (
+            {"sasl.oauthbearer.jwks.endpoint.url": "file:///x", "sasl.oauthbearer.expected.issuer": "i"},
+            r"expected\.audience is not set.* set sasl\.oauthbearer\.allow\.unverified\.audience to true",
+        ),
+        (
+            {
+                "sasl.oauthbearer.jwks.endpoint.url": "file:///x",
+                "sasl.oauthbearer.allow.unverified.audience": "true",
+            },
+            r"expected\.issuer is not set",
+        ),
+        (
             {
                 f"{PREFIX}sasl.server.callback.handler.class": VALIDATOR_CLASS,
                 f"{PREFIX}sasl.jaas.config": f"{OAUTHBEARER_MODULE} required "

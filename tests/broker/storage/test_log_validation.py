@@ -117,6 +117,14 @@ def test_size_limit_applies_to_the_whole_batch(tmp_path: Path) -> None:
     log.append(batch(b"x" * 100), leader_epoch=0, now_ms=NOW_MS)
 
 
+def test_large_record_of_a_compressed_batch_is_refused(tmp_path: Path) -> None:
+    large = encode_batch([Record(value=bytes(1000), timestamp=NOW_MS)], compression=Compression.GZIP)
+    log = open_log(tmp_path / "t-0", LogConfig(max_decompressed_message_bytes=1000))
+    error = refusal(log, memoryview(bytearray(large)))
+    assert error.code is ErrorCode.INVALID_RECORD
+    assert "exceeds the configured maximum record size of 1000" in error.message
+
+
 def test_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=150))
     assert refusal(log, batch(b"x" * 100)).code is ErrorCode.RECORD_LIST_TOO_LARGE

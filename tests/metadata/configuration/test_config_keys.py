@@ -1,4 +1,4 @@
-"""Kafka 4.3's keys, compared with the output of its own definitions."""
+"""Kafka 4.4's keys, compared with the output of its own definitions."""
 
 import pytest
 
@@ -77,12 +77,12 @@ def as_kafka_prints(default: object) -> str:
 
 
 @pytest.mark.parametrize("scope", KEYS)
-def test_the_keys_are_those_of_kafka_4_3(scope: str) -> None:
+def test_the_keys_are_those_of_kafka_4_4(scope: str) -> None:
     assert set(KEYS[scope]) == set(facts(scope)) | OWN_KEYS[scope]
 
 
 @pytest.mark.parametrize("scope", KEYS)
-def test_types_defaults_and_update_modes_are_those_of_kafka_4_3(scope: str) -> None:
+def test_types_defaults_and_update_modes_are_those_of_kafka_4_4(scope: str) -> None:
     for name, row in facts(scope).items():
         key = KEYS[scope][name]
         assert (key.importance.name, str(key.internal).lower()) == (row["importance"], row["internal"]), name

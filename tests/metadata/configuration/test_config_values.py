@@ -32,8 +32,7 @@ DIFFERENCES: Mapping[str, str] = {
     r"(static|broker) .*\.class(\.name)?": "there are no Java classes that could be missing",
     r"(broker|cluster) metric\.reporters": "there are no Java classes that could be missing",
     r"(static|group) (group\.)?consumer\.(min\.|max\.)?heartbeat\.interval\.ms": "the default is lower",
-    r"group streams\..*": "streams groups are not supported",
-    r"quota of .*": "NaN and Infinity are refused: neither is a rate",
+    r"group (streams|errors)\..*": "streams groups and dead-letter queues are not supported",
     r"broker (listeners|listener\.security\.protocol\.map|cordoned\.log\.dirs)": "compared with the broker's own file "
     "when it is applied, and listeners do not change while a node runs",
     r"broker listener\.name\.plaintext\.listeners": "has no effect",

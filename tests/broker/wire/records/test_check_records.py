@@ -243,6 +243,18 @@ def test_decompression_is_bounded(compression: Compression) -> None:
         check(batch, max_size=900_000)
 
 
+@pytest.mark.parametrize("compression", list(Compression))
+def test_size_of_records_in_compressed_batches_is_bounded(compression: Compression) -> None:
+    """As in Kafka, `max.decompressed.message.bytes` is about each record, without the varint of its size."""
+    batch = encode_batch([Record(value=bytes(size)) for size in (7, 1000, 7)], compression=compression)
+    assert check(batch, max_record_size=1007) == NO_TIMESTAMP
+    if compression is Compression.NONE:
+        assert check(batch, max_record_size=10) == NO_TIMESTAMP
+        return
+    with pytest.raises(InvalidRecord, match=r"Invalid record size: 1007 exceeds the configured maximum .* of 1006"):
+        check(batch, max_record_size=1006)
+
+
 @pytest.mark.parametrize("compression", [codec for codec in Compression if codec])
 def test_damaged_compression_is_corrupt(compression: Compression) -> None:
     batch = encode_batch(shaped([1000] * 10, 1), compression=compression)
