@@ -5,6 +5,7 @@ request is under way at a time, so that none reaches the coordinator after the E
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from math import inf
 from typing import Final, TypeVar
 
@@ -153,23 +154,29 @@ class TransactionRequests:
                 member_id=group.member_id,
                 group_instance_id=group.group_instance_id,
             )
-            lowest = _COMMIT_OFFSETS_V2 if is_v2 else _MEMBERS_SINCE if group.member_id else 0
-
-            async def ask(broker: Broker) -> None:
-                ids = self._topic_ids(offsets)
-                highest = None if ids else _COMMIT_BY_ID_SINCE - 1
-                if not is_v2:
-                    highest = _COMMIT_OFFSETS_V2 - 1
-                version = broker.version_of(TxnOffsetCommitRequest, lowest=lowest, highest=highest)
-                request.topics = _topics_to_commit(offsets, ids if version >= _COMMIT_BY_ID_SINCE else {})
-                names = {topic_id: name for name, topic_id in ids.items()}
-                _check_committed(await broker.call(request, version=version), names)
-
             try:
-                await self._ask(group.group_id, GROUP, ask, self._config.max_block_ms)
+                commit = partial(self._commit_offsets, request, offsets, is_v2)
+                await self._ask(group.group_id, GROUP, commit, self._config.max_block_ms)
             except KafkaError as error:
                 self.transaction.refuse(error, Request.COMMIT_OFFSETS)
                 raise
+
+    async def _commit_offsets(
+        self,
+        request: TxnOffsetCommitRequest,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        is_v2: bool,
+        broker: Broker,
+    ) -> None:
+        """Sends the request with the topics' ids where broker and client know these, else with their names."""
+        ids = self._topic_ids(offsets)
+        lowest, highest = _MEMBERS_SINCE if request.member_id else 0, _COMMIT_OFFSETS_V2 - 1
+        if is_v2:
+            lowest, highest = _COMMIT_OFFSETS_V2, _COMMIT_BY_ID_SINCE if ids else _COMMIT_BY_ID_SINCE - 1
+        version = broker.version_of(TxnOffsetCommitRequest, lowest=lowest, highest=highest)
+        request.topics = _topics_to_commit(offsets, ids if version >= _COMMIT_BY_ID_SINCE else {})
+        names = {topic_id: name for name, topic_id in ids.items()}
+        _check_committed(await broker.call(request, version=version), names)
 
     def _topic_ids(self, offsets: Iterable[TopicPartition]) -> dict[str, bytes]:
         """The ids of the topics; empty unless the client knows all of them, which are then given by name."""
