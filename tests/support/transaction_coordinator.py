@@ -162,6 +162,7 @@ class ScriptedCoordinator:
             topics=[
                 TxnOffsetCommitResponseTopic(
                     name=topic.name,
+                    topic_id=topic.topic_id,
                     partitions=[
                         TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
                         for each in topic.partitions
@@ -211,9 +212,8 @@ def _describe_offsets(request: TxnOffsetCommitRequest) -> str:
     offsets = [
         f"{each.partition_index}:{each.committed_offset}" for topic in request.topics for each in topic.partitions
     ]
-    return (
-        f"({request.group_id} {request.generation_id} {request.member_id} {' '.join(offsets)}@{request.producer_epoch})"
-    )
+    member = f"{request.generation_id_or_member_epoch} {request.member_id}"
+    return f"({request.group_id} {member} {' '.join(offsets)}@{request.producer_epoch})"
 
 
 # For each API, the functions that record a request and answer it.

@@ -202,7 +202,7 @@ async def test_client_of_another_protocol_is_named(node: RunningNode, sent: byte
     assert str(closed["reason"]).endswith(f"is outside 0..104857600: {protocol}")
 
 
-@pytest.mark.parametrize("version", [5, 99, -1])
+@pytest.mark.parametrize("version", [6, 99, -1])
 async def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest(client: WireClient, version: int) -> None:
     """KIP-511: the response tells the client which versions it may use."""
     header = API_VERSIONS.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + b"\0\0\0\7\0\4test"
