@@ -36,9 +36,10 @@ _Partition: TypeAlias = Any
 # Carries a request out for one of its share-partitions.
 _CarryOut: TypeAlias = Callable[[ShareCoordinator, SharePartitionKey, _Partition], Completion[Any]]
 
-# The work that is done in one step, which takes some 5 ms: a share-partition is as much as some batches.
+# The work of one step, in batches: some 5 ms. A share-partition counts as many, since it can have 500 updates to merge
+# after its coordinator was loaded, which takes 3 ms.
 _STEP_WORK: Final = 1000
-_PARTITION_WORK: Final = 20
+_PARTITION_WORK: Final = 100
 
 
 def _respond(response: type[Any], topic_result: type[Any], partition_result: type[Any], carry_out: _CarryOut) -> Any:

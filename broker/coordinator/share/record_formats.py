@@ -21,6 +21,8 @@ from kraft import lazy_attrs
 
 _INT16: Final = Struct(">h")
 _VERSION: Final = 0
+# The version of an update, and its first two fields.
+_UPDATE_HEAD: Final = Struct(">hii")
 _NEVER: Final = "99+"
 
 
@@ -178,6 +180,14 @@ def decode_update(value: Buffer) -> ShareUpdate:
         delivery_complete_count=decoded.delivery_complete_count,
         batches=state_batches(decoded.state_batches),
     )
+
+
+def leader_epoch_of_update(value: Buffer) -> int:
+    """Reads the leader epoch of an update without decoding the rest. Raises WireError."""
+    if _number(value, "value") != _VERSION or len(value) < _UPDATE_HEAD.size:
+        raise WireError(f"an update of {len(value)} bytes, or of an unknown version")
+    leader_epoch: int = _UPDATE_HEAD.unpack_from(value)[2]
+    return leader_epoch
 
 
 def state_batches(batches: Sequence[Any]) -> tuple[StateBatch, ...]:

@@ -51,7 +51,7 @@ def initialize(
         raise _invalid(f"the start offset {start_offset} is negative")
     _check_state_epoch(state, key, state_epoch)
     _check_exists(state, key)
-    current = state.states.get(key)
+    current = state.state_of(key)
     created = ShareSnapshot(
         snapshot_epoch=0 if current is None else next_snapshot_epoch(current),
         state_epoch=state_epoch,
@@ -127,7 +127,7 @@ def read_summary(state: ShareCoordinatorShard, now_ms: int, *, key: SharePartiti
     """Reads the epochs and the start offset of a share-partition. Raises KafkaError."""
     _check_not_negative(key)
     _check_exists(state, key)
-    current = state.states.get(key)
+    current = state.state_of(key)
     if current is None:
         return PartitionSummary(0, 0, UNINITIALIZED, _UNKNOWN_COUNT)
     return PartitionSummary(
@@ -139,7 +139,7 @@ def _append(
     state: ShareCoordinatorShard, now_ms: int, key: SharePartitionKey, update: ShareUpdate, response: T
 ) -> Decision[T]:
     """Records an update, or a snapshot if there were enough updates since the last one."""
-    current = state.states[key]
+    current = _initialized(state, key)
     if state.update_counts.get(key, 0) < state.config.share_coordinator_snapshot_update_records_per_snapshot:
         update = attrs.evolve(update, batches=merged((), update.batches, update.start_offset))
         return Decision([update.record(key)], response)
@@ -168,7 +168,7 @@ def _check_not_negative(key: SharePartitionKey, **epochs: int) -> None:
 
 
 def _initialized(state: ShareCoordinatorShard, key: SharePartitionKey) -> ShareSnapshot:
-    current = state.states.get(key)
+    current = state.state_of(key)
     if current is None:
         raise _invalid("the share-partition is not initialized")
     return current

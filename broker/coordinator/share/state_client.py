@@ -60,8 +60,9 @@ _RETRIABLE: Final = (
 # Bytes of the requests in one message, of which coordinators accept 1 MiB, and their number: some 5 ms.
 _MESSAGE_BYTES_MAX: Final = 512 * 1024
 _MESSAGE_REQUESTS_MAX: Final = 200
-# Requests that are carried out in one turn: some 5 ms.
-_TURN_MAX: Final = 32
+# Requests that are carried out in one turn: some 1 ms, or 30 ms if their share-partitions were just loaded and each has
+# 500 updates to be merged.
+_TURN_MAX: Final = 10
 # Requests under way. A broker has one for each share-partition that it leads or coordinates, or a few.
 _PENDING_MAX: Final = 100_000
 

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from broker.coordinator.runtime.decision import Decision
 from broker.coordinator.share import requests
 from broker.coordinator.share.batch_merging import merged
+from broker.coordinator.share.record_formats import ShareSnapshot, ShareUpdate
 from broker.coordinator.share.requests import Write
+from broker.coordinator.share.shard import ShareCoordinatorShard
 from broker.coordinator.share.share_state import (
     ACKNOWLEDGED,
     ARCHIVED,
@@ -22,6 +24,7 @@ from broker.coordinator.share.share_state import (
     SharePartitionKey,
     StateBatch,
 )
+from broker.coordinator.share.state_updates import with_updates
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import decode_uuid
 from tests.support import kafka_facts
@@ -130,6 +133,29 @@ def test_writes_that_are_repeated_late_have_no_effect(writes: list[tuple[list[St
         assert after.batches == before.batches
 
 
+UPDATES = st.builds(
+    lambda leader_epoch, start, count, batches: ShareUpdate(0, leader_epoch, start, count, merged((), batches, start)),
+    st.integers(-1, 2),
+    st.integers(UNINITIALIZED, 40),
+    st.integers(-1, 5),
+    BATCHES,
+)
+
+
+@given(st.lists(UPDATES, min_size=1, max_size=6), st.booleans(), st.booleans())
+def test_updates_that_are_merged_together_equal_those_merged_one_by_one(
+    updates: list[ShareUpdate], has_state: bool, moves_on: bool
+) -> None:
+    """Start offsets that move back stand in logs of Kafka before 4.4."""
+    if moves_on:
+        updates = sorted(updates, key=lambda each: each.start_offset)
+    state = ShareSnapshot(0, 0, 0, 7, 0, (StateBatch(7, 20, AVAILABLE, 1),), 0, 0) if has_state else None
+    one_by_one = state
+    for each in updates:
+        one_by_one = with_updates(one_by_one, [each])
+    assert with_updates(state, updates) == one_by_one
+
+
 ACTIONS = st.lists(
     st.one_of(
         st.tuples(st.just("write"), BATCHES, st.integers(UNINITIALIZED, 40)),
@@ -172,6 +198,8 @@ def test_state_that_is_loaded_from_a_pruned_log_equals_the_state_before(actions:
         except (KafkaError, KeyError):
             continue
         loaded = shard.loaded()
+        for each in shard.state.states:
+            assert loaded.state_of(each) == shard.state.state_of(each), each
         for attribute in ("states", "state_epochs", "snapshot_offsets", "requested"):
             assert getattr(loaded, attribute) == getattr(shard.state, attribute), attribute
         assert all(loaded.leader_epochs[each] <= epoch for each, epoch in shard.state.leader_epochs.items())
@@ -247,6 +275,9 @@ def test_unreadable_records_are_skipped(key: bytes, value: bytes) -> None:
     shard = ShareShard()
     shard.state.replay(key, value, 0)
     assert (shard.state.states, shard.state.skipped_records) == ({}, 1)
+    loading = ShareCoordinatorShard(shard, shard.config)
+    loading.replay(key, value, 0)
+    assert (loading.state_of(SharePartitionKey("g", bytes(16), 0)), loading.skipped_records) == (None, 1)
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ async def test_requests_of_a_group_that_come_together_share_messages() -> None:
     assert sorted(index for each in by_group[GROUP] for index in each) == [3, 3, *range(10, 10 + COUNT)]
     for each in by_group[GROUP]:
         assert len(each) == len(set(each)) <= MESSAGE_MAX, "results are told apart by their partitions"
-    assert len(by_group[GROUP]) <= 5
+    assert len(by_group[GROUP]) < COUNT / 10
 
 
 async def test_request_is_repeated_while_its_coordinator_moves_and_is_loaded() -> None:
