@@ -29,7 +29,7 @@ def registration(cluster_id: str, incarnation_id: bytes = FAKE_INCARNATION) -> B
             Feature(name="group.version", min_supported_version=0, max_supported_version=1),
             Feature(name="transaction.version", min_supported_version=0, max_supported_version=2),
             Feature(name="eligible.leader.replicas.version", min_supported_version=0, max_supported_version=1),
-            Feature(name="share.version", min_supported_version=0, max_supported_version=1),
+            Feature(name="share.version", min_supported_version=0, max_supported_version=2),
             Feature(name="streams.version", min_supported_version=0, max_supported_version=1),
         ],
         log_dirs=[FAKE_DIRECTORY],

@@ -17,7 +17,7 @@ from tests.support.running_node import RunningNode, running_node
 
 pytestmark = pytest.mark.clients
 
-CONFIG_COMMAND = "kafka.admin.ConfigCommand"
+CONFIG_COMMAND = "org.apache.kafka.tools.ConfigCommand"
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ def test_transactions_are_listed(tool: Tool) -> None:
 
 
 def test_users_have_no_credentials(tool: Tool) -> None:
-    code, output = tool("kafka.admin.ConfigCommand", "--describe", "--entity-type", "users")
+    code, output = tool("org.apache.kafka.tools.ConfigCommand", "--describe", "--entity-type", "users")
     assert (code, output) == (0, "")
 
 
@@ -127,7 +127,7 @@ def test_users_have_no_credentials(tool: Tool) -> None:
 def test_quotas_of_each_kind_are_set_described_and_removed(
     tool: Tool, entity: tuple[str, ...], quota: str, described: str
 ) -> None:
-    configs = "kafka.admin.ConfigCommand"
+    configs = "org.apache.kafka.tools.ConfigCommand"
     code, output = tool(configs, "--alter", *entity, "--add-config", f"{quota}=5000000")
     assert code == 0, output
     code, output = tool(configs, "--describe", *entity)

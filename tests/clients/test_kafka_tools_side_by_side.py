@@ -21,7 +21,7 @@ _SCRIPT: Final = _HERE / "kafka_tools_session.sh"
 _OUTPUT: Final = _HERE / "kafka_tools_session.out"
 _KAFKA_CLASSES: Final[Mapping[str, str]] = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
-    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-configs.sh": "org.apache.kafka.tools.ConfigCommand",
     "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",

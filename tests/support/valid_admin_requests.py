@@ -92,7 +92,7 @@ def controller_messages(envelopes: list[bytes]) -> Messages:
         cluster_id=ANOTHER_CLUSTER,
         incarnation_id=NOBODY_ID,
         listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=9)],
-        features=[Feature(name="metadata.version", min_supported_version=1, max_supported_version=30)],
+        features=[Feature(name="metadata.version", min_supported_version=1, max_supported_version=33)],
         log_dirs=[NOBODY_ID],
     )
     altered = AlteredPartition(new_isr=[1], new_isr_with_epochs=[BrokerState(broker_id=1)])

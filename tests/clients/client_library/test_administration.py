@@ -244,7 +244,7 @@ async def test_access_control_quotas_and_credentials_are_described(peer: ClientP
         altered = theirs.alter_user_scram_credentials([alteration])["ada"]
         await trio.to_thread.run_sync(altered.result)
         quota = ["--alter", "--add-config", "producer_byte_rate=1000", "--entity-type", "users", "--entity-name", "ada"]
-        tool = apache_kafka.java("kafka.admin.ConfigCommand", "--bootstrap-server", peer.bootstrap, *quota)
+        tool = apache_kafka.java("org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", peer.bootstrap, *quota)
         await trio.run_process(tool, capture_stdout=True)
         with trio.fail_after(WITHIN_S):
             while await admin.describe_client_quotas() != [

@@ -36,7 +36,7 @@ async def test_describe_cluster_names_brokers_controller_and_operations(tmp_path
 async def test_api_versions_and_features_are_described(tmp_path: Path) -> None:
     async with admin_of_a_node(tmp_path) as admin:
         versions = await admin.describe_api_versions()
-        assert versions.value(1).apis[18] == (0, 4)
+        assert versions.value(1).apis[18] == (0, 5)
         assert versions.value(1).features["group.version"] == (0, 1)
         features = await admin.describe_features()
         assert features.finalized["group.version"] == (1, 1)
