@@ -1,4 +1,4 @@
-"""docs/client.md and docs/migration.md: each example runs with a node, and prints the documented output.
+"""docs/client.md and other tours: each example runs with a node, and prints the documented output.
 
 The same holds for the README's first example, and for those in docstrings, which docs/client-reference.md shows.
 """
@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 import broker.client
+from broker.client import ConfigChange, ConfigResource, ConfigResourceType
 from tests.support.document_examples import examples, run_example
 from tests.support.node_process import NodeProcess
 from tests.support.source_code import ROOT
 
 SECTIONS = [
     (document, section)
-    for document in ("docs/client.md", "docs/migration.md")
+    for document in ("docs/client.md", "docs/migration.md", "docs/share-groups.md")
     for section in re.findall(r"^## (.+)$", (ROOT / document).read_text(), re.MULTILINE)
 ] + [("README.md", "Two commands")]
 
@@ -40,6 +41,15 @@ def docstring_example(name: str) -> str:
     return textwrap.dedent("\n\n".join(blocks))
 
 
+def allow_share_groups(bootstrap: str, group: str) -> None:
+    """Has the cluster serve share groups, and this one begin with the first record."""
+    with broker.client.SyncAdmin(bootstrap) as admin:
+        admin.update_features({"share.version": broker.client.FeatureUpdate(1)}).raise_first()
+        resource = ConfigResource(ConfigResourceType.GROUP, group)
+        changes = {resource: [ConfigChange("share.auto.offset.reset", "earliest")]}
+        admin.incremental_alter_configs(changes).raise_first()
+
+
 @pytest.mark.parametrize(("document", "section"), [each for each in SECTIONS if examples(*each)])
 def test_examples_print_the_documented_output(document: str, section: str, bootstrap: str) -> None:
     names: dict[str, Any] = {}
@@ -58,12 +68,15 @@ def test_the_examples_in_docstrings_run(name: str, bootstrap: str) -> None:
     changes = {
         "localhost:9092": bootstrap,
         "orders": topic,
+        '"jobs"': f'"{topic}"',
         'group_id="tour"': f'group_id="{topic}", auto_offset_reset="earliest"',
         "...": "break",
     }
     if "Consumer" in name:
         with broker.client.SyncProducer(bootstrap) as producer:
             producer.send(topic, b"value")
+    if "ShareConsumer" in name:
+        allow_share_groups(bootstrap, "workers")
     code = docstring_example(name)
     for old, new in changes.items():
         code = code.replace(old, new)

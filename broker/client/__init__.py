@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from broker.client.admin import ScramDeletion as ScramDeletion
     from broker.client.admin import ScramMechanism as ScramMechanism
     from broker.client.admin import ScramUpsertion as ScramUpsertion
+    from broker.client.admin import ShareGroupOffset as ShareGroupOffset
+    from broker.client.admin import ShareGroupOffsets as ShareGroupOffsets
     from broker.client.admin import TopicDescription as TopicDescription
     from broker.client.admin import TopicListing as TopicListing
     from broker.client.admin import TransactionDescription as TransactionDescription

@@ -27,6 +27,10 @@ _OVERRIDES: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.heartbeat.interval.ms": "200",
+    "group.share.min.heartbeat.interval.ms": "200",
+    "group.share.heartbeat.interval.ms": "200",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "share.coordinator.state.topic.num.partitions": "4",
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "5000",
 }
