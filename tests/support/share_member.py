@@ -3,6 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from broker.wire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from broker.wire.api.share_acknowledge import (
     AcknowledgementBatch,
     AcknowledgePartition,
@@ -13,6 +18,7 @@ from broker.wire.api.share_fetch import AcknowledgementBatch as FetchedAcknowled
 from broker.wire.api.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
 from broker.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from broker.wire.records import iter_headers, iter_records
+from metadata.protocol import ConfigOperation, ConfigResourceType
 from tests.support.running_node import RunningNode
 from tests.support.wire_client import WireClient, only
 
@@ -29,6 +35,14 @@ async def enable_share_groups(client: WireClient, level: int = 1) -> None:
     update = FeatureUpdateKey(feature="share.version", max_version_level=level, upgrade_type=_UPGRADE if level else 2)
     response = await client.call(UpdateFeaturesRequest(feature_updates=[update], timeout_ms=5_000), 1)
     assert [each.error_code for each in response.results] == [0]
+
+
+async def set_group_config(client: WireClient, name: str, value: str) -> None:
+    """Set a config of the group."""
+    config = AlterableConfig(name=name, config_operation=ConfigOperation.SET, value=value)
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.GROUP, resource_name=GROUP, configs=[config])
+    response = await client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert only(response.responses).error_code == 0
 
 
 async def initialize(node: RunningNode, topic_id: bytes, *, start_offset: int = 0, partitions: int = 1) -> None:
@@ -125,11 +139,12 @@ def acquired(response: Any) -> list[tuple[int, int, int]]:
 
 
 def values_of(response: Any) -> list[bytes | None]:
-    """The values of the acquired records of a response with one partition."""
+    """The values of the acquired records of a response with one partition, without end markers of transactions."""
     partition = only(only(response.responses).partitions)
     records = [
         record
         for at, header in iter_headers(partition.records)
+        if not header.is_control
         for record in iter_records(partition.records, at, header)
     ]
     return [

@@ -10,15 +10,10 @@ import attrs
 import pytest
 import trio
 
-from broker.wire.api.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
+from broker.client import Producer
 from broker.wire.api.share_acknowledge import ShareAcknowledgeRequest
 from broker.wire.api.share_fetch import ShareFetchRequest
 from broker.wire.errors import ErrorCode
-from metadata.protocol import ConfigOperation, ConfigResourceType
 from tests.support.requests import batch, create_topic, produce
 from tests.support.running_node import RunningNode, running_node
 from tests.support.share_member import (
@@ -28,6 +23,7 @@ from tests.support.share_member import (
     acquired,
     enable_share_groups,
     initialize,
+    set_group_config,
     values_of,
 )
 from tests.support.wire_client import WireClient, connected, only
@@ -54,12 +50,6 @@ class ShareNode:
     async def join(self, member_id: str) -> ShareMember:
         client = await self.stack.enter_async_context(connected(self.node.port))
         return ShareMember(client, self.topic_id, member_id)
-
-    async def set_group_config(self, name: str, value: str) -> None:
-        config = AlterableConfig(name=name, config_operation=ConfigOperation.SET, value=value)
-        resource = AlterConfigsResource(resource_type=ConfigResourceType.GROUP, resource_name=GROUP, configs=[config])
-        response = await self.client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-        assert only(response.responses).error_code == 0
 
 
 @asynccontextmanager
@@ -130,7 +120,7 @@ async def test_waiting_fetch_gets_produced_and_released_records_and_those_of_a_c
 
 
 async def test_records_whose_lock_has_expired_are_delivered_to_another_member(shares: ShareNode) -> None:
-    await shares.set_group_config("share.record.lock.duration.ms", str(LOCK_MS))
+    await set_group_config(shares.client, "share.record.lock.duration.ms", str(LOCK_MS))
     await produce(shares.client, batch(b"0", b"1"))
     anna, ben = await shares.join("anna"), await shares.join("ben")
     began = trio.current_time()
@@ -148,7 +138,7 @@ async def test_group_without_a_start_offset_begins_where_its_config_says(
     tmp_path: Path, reset: str, expected: list[tuple[int, int, int]]
 ) -> None:
     async with share_node(tmp_path, start_offset=-1) as shares:
-        await shares.set_group_config("share.auto.offset.reset", reset)
+        await set_group_config(shares.client, "share.auto.offset.reset", reset)
         now_ms = int(time.time() * 1000)
         await produce(shares.client, batch(b"0", b"1", timestamp=now_ms - 2 * HOUR_MS))
         await produce(shares.client, batch(b"2", timestamp=now_ms))
@@ -192,7 +182,7 @@ async def test_final_epoch_ends_the_session_after_its_acknowledgements(shares: S
 
 
 async def test_kip_1222_renewal_extends_the_lock(shares: ShareNode) -> None:
-    await shares.set_group_config("share.record.lock.duration.ms", str(LOCK_MS))
+    await set_group_config(shares.client, "share.record.lock.duration.ms", str(LOCK_MS))
     await produce(shares.client, batch(b"0", b"1"))
     anna, ben = await shares.join("anna"), await shares.join("ben")
     assert await anna.acquire() == [(0, 1, 1)]
@@ -223,3 +213,22 @@ async def test_level_0_of_share_version_refuses_and_ends_sessions(shares: ShareN
     await enable_share_groups(shares.client)
     request = ShareFetchRequest(group_id=GROUP, member_id="anna", share_session_epoch=1)
     assert (await anna.client.call(request, VERSION)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+async def test_group_with_read_committed_gets_no_aborted_record(shares: ShareNode) -> None:
+    """Markers are acquired as in Kafka; their consumers acknowledge them as gaps."""
+    await set_group_config(shares.client, "share.isolation.level", "read_committed")
+    anna = await shares.join("anna")
+    async with Producer(f"127.0.0.1:{shares.node.port}", transactional_id="transactions", linger_ms=0) as producer:
+        async with producer.transaction():
+            await producer.send("topic", b"committed")
+        await producer.begin_transaction()
+        await producer.send("topic", b"aborted")
+        assert values_of(await anna.fetch()) == [b"committed"]
+        await producer.abort_transaction()
+    await produce(shares.client, batch(b"after"))
+    response = await anna.fetch(acknowledged=[(0, 1, [1, 0])], max_wait_ms=FOREVER_MS)
+    assert values_of(response) == [b"after"]
+    await anna.fetch(acknowledged=[(3, 4, [0, 1])])
+    await produce(shares.client, batch(b"last"))
+    assert await anna.acquire(max_wait_ms=FOREVER_MS) == [(5, 5, 1)]
