@@ -20,7 +20,7 @@ def test_records_of_a_key_come_back_in_their_order(spark: SparkSession, topics: 
         for number in range(700)
     ]
     topics.write(source, records)
-    load(spark, LoadOptions((source,), str(tmp_path / "out"), records_per_run=100), topics.options)
+    load(spark, LoadOptions((source,), str(tmp_path / "out"), records_per_run=300), topics.options)
     done = replay(spark, ReplayOptions(str(tmp_path / "out"), target, where="offset >= 0"), topics.options)
     assert done.records == 700
     by_key = defaultdict(list)
