@@ -1,4 +1,4 @@
-"""kafka-cluster: a cluster's id and endpoints, and brokers that are gone for good (ClusterTool.java)."""
+"""kafka-cluster: a cluster's id and endpoints; brokers and controllers that are gone for good (ClusterTool.java)."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,7 +13,7 @@ from broker.cli.printing import print_error, print_line
 from broker.client.admin import Admin
 from broker.client.errors import ClientError, UnsupportedByBroker
 from broker.client.types import Node
-from broker.wire.errors import KafkaError
+from broker.wire.errors import ErrorCode, KafkaError
 
 Run: TypeAlias = Callable[[Admin, Namespace], Awaitable[None]]
 
@@ -59,6 +59,8 @@ def _parser() -> ArgumentParser:
     command("cluster-id", _cluster_id, "Get information about the ID of a cluster.")
     unregister = command("unregister", _unregister, "Unregister a broker.")
     unregister.add_argument("--id", "-i", type=integer, required=True, help="The ID of the broker to unregister.")
+    unregister = command("unregister-controller", _unregister_controller, "Unregister a controller.")
+    unregister.add_argument("--id", "-i", type=integer, required=True, help="The ID of the controller to unregister.")
     endpoints = command("list-endpoints", _list_endpoints, "List endpoints.")
     endpoints.add_argument("--include-fenced-brokers", action="store_true", help="List fenced brokers, too.")
     return parser
@@ -75,6 +77,16 @@ async def _unregister(admin: Admin, options: Namespace) -> None:
         print_line("The target cluster does not support the broker unregistration API.")
     else:
         print_line(f"Broker {options.id} is no longer registered.")
+
+
+async def _unregister_controller(admin: Admin, options: Namespace) -> None:
+    try:
+        await admin.unregister_controller(options.id)
+    except (KafkaError, UnsupportedByBroker) as error:
+        if isinstance(error, UnsupportedByBroker) or error.code is ErrorCode.UNSUPPORTED_VERSION:
+            print_line("The target cluster does not support the controller unregistration API.")
+        raise
+    print_line(f"Controller {options.id} is no longer registered.")
 
 
 async def _list_endpoints(admin: Admin, options: Namespace) -> None:

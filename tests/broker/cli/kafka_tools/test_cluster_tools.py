@@ -64,6 +64,11 @@ async def test_the_cluster_tool_prints_id_and_endpoints_and_unregisters(tmp_path
         assert errors == (
             "org.apache.kafka.common.errors.BrokerIdNotRegisteredException: Broker ID 77 is not currently registered\n"
         )
+        _, errors = await run(tools, capsys, "kafka-cluster", "unregister-controller", "--id", "77", expected=1)
+        assert errors == (
+            "org.apache.kafka.common.errors.ControllerIdNotRegisteredException: "
+            "Controller ID 77 is not currently registered.\n"
+        )
         fenced = ("list-endpoints", "--bootstrap-controller", tools.bootstrap, "--include-fenced-brokers")
         assert await run_tool("kafka-cluster", fenced) == 1
         assert "is only supported with --bootstrap-server option" in capsys.readouterr().err
