@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 from broker.client import (
+    AcknowledgeType,
     AsyncioAdmin,
     AsyncioConsumer,
     AsyncioProducer,
+    AsyncioShareConsumer,
     ClientError,
     Consumer,
     ConsumerRecord,
@@ -20,11 +22,14 @@ from broker.client import (
     OffsetAndMetadata,
     Producer,
     RecordMetadata,
+    ShareConsumer,
+    ShareRecord,
     StringDeserializer,
     StringSerializer,
     SyncAdmin,
     SyncConsumer,
     SyncProducer,
+    SyncShareConsumer,
     TopicPartition,
 )
 
@@ -97,6 +102,33 @@ async def defaults() -> None:
     async with Consumer("localhost:9092", value_deserializer=JsonDeserializer()) as consumer:
         assert_type(consumer, Consumer[bytes, Any])
         assert_type(await anext(consumer), ConsumerRecord[bytes, Any])
+
+
+async def share_workers() -> None:
+    async with ShareConsumer(
+        SERVERS,
+        topics=["readings"],
+        group_id="workers",
+        share_acknowledgement_mode="explicit",
+        key_deserializer=StringDeserializer(),
+        value_deserializer=ReadingSerializer(),
+    ) as worker:
+        for record in await worker.fetch(timeout_s=1.0):
+            assert_type(record, ShareRecord[str, Reading])
+            worker.acknowledge(record, AcknowledgeType.RELEASE if record.delivery_count < 3 else AcknowledgeType.REJECT)
+        assert_type((await worker.commit()).raise_first(), dict[TopicPartition, None])
+        worker.acknowledge(record, "accept")  # type: ignore[arg-type]
+    async with AsyncioShareConsumer(SERVERS, group_id="workers", value_deserializer=ReadingSerializer()) as of_asyncio:
+        async for reading in of_asyncio:
+            assert_type(reading, ShareRecord[bytes, Reading])
+            await of_asyncio.acknowledge(reading)
+    with SyncShareConsumer(SERVERS, group_id="workers", key_deserializer=StringDeserializer()) as blocking_one:
+        for keyed in blocking_one:
+            assert_type(keyed, ShareRecord[str, bytes])
+            blocking_one.acknowledge(keyed, AcknowledgeType.RENEW)
+            assert_type(blocking_one.commit().value(TopicPartition("readings", 0)), None)
+        assert_type(blocking_one.acquisition_lock_timeout_ms(), int | None)
+    ShareConsumer(SERVERS, group_id="workers", auto_offset_reset="earliest")  # type: ignore[call-arg]
 
 
 def plain(record: ConsumerRecord) -> bytes:

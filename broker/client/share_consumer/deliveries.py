@@ -39,25 +39,25 @@ class Deliveries(Generic[K, V]):
 
     def __init__(self) -> None:
         self._given: dict[TopicPartition, dict[int, Delivery[K, V]]] = {}
+        # The given records without an outcome, and those with one that no request carries yet.
+        self._open: dict[Delivery[K, V], None] = {}
+        self._settled: dict[Delivery[K, V], None] = {}
         # Acquired offsets that are not given to the application: gaps, and unreadable records.
         self._gaps: dict[Source, list[Outcome]] = {}
         self._unreadable: dict[Source, list[Outcome]] = {}
         self._renewing: dict[tuple[Source, int], Delivery[K, V]] = {}
-
-    @property
-    def has_outcomes(self) -> bool:
-        """True if `take` would return something."""
-        return bool(self._gaps) or bool(self._unreadable) or any(each.outcome is not None for each in self._all_given())
-
-    def _all_given(self) -> list[Delivery[K, V]]:
-        return [each for of_partition in self._given.values() for each in of_partition.values()]
 
     # Given records
 
     def give(self, deliveries: Iterable[Delivery[K, V]]) -> None:
         """Notes that the application is given these records."""
         for delivery in deliveries:
-            self._given.setdefault(delivery.source.partition, {})[delivery.offset] = delivery
+            of_partition = self._given.setdefault(delivery.source.partition, {})
+            if (before := of_partition.get(delivery.offset)) is not None:
+                self._remove(before)  # its lock has ended, and the record was delivered again
+                of_partition = self._given.setdefault(delivery.source.partition, {})
+            of_partition[delivery.offset] = delivery
+            self._open[delivery] = None
 
     def take_back(self, records: Iterable[ShareRecord[K, V]]) -> list[Delivery[K, V]]:
         """Undoes `give` for records that did not reach the application. Returns those that are still held."""
@@ -79,12 +79,17 @@ class Deliveries(Generic[K, V]):
             raise WrongValue("a record that was delivered is not a gap: ACCEPT, RELEASE, REJECT or RENEW it")
         delivery = self._given.get(partition, _NO_DELIVERIES).get(offset)
         if delivery is not None:
-            delivery.outcome = outcome
+            self._settle(delivery, outcome)
         elif not self._replace_unreadable(partition, offset, outcome):
             raise RecordNotAcquired(
                 f"offset {offset} of {partition} is not a record that this consumer holds: it was acknowledged before, "
                 "or another fetch has been made since"
             )
+
+    def _settle(self, delivery: Delivery[K, V], outcome: AcknowledgeType) -> None:
+        delivery.outcome = outcome
+        self._open.pop(delivery, None)
+        self._settled[delivery] = None
 
     def _replace_unreadable(self, partition: TopicPartition, offset: int, outcome: AcknowledgeType) -> bool:
         for source, outcomes in self._unreadable.items():
@@ -103,14 +108,13 @@ class Deliveries(Generic[K, V]):
 
     def accept_all(self) -> None:
         """Accepts every given record that has no outcome: implicit acknowledgement."""
-        for delivery in self._all_given():
-            if delivery.outcome is None:
-                delivery.outcome = AcknowledgeType.ACCEPT
+        for delivery in list(self._open):
+            self._settle(delivery, AcknowledgeType.ACCEPT)
 
     def check_all_acknowledged(self) -> None:
         """Raises ClientError if a given record has no outcome. Renewed ones need none: they are given again."""
-        for delivery in self._all_given():
-            if delivery.outcome is None and not delivery.is_renewed:
+        for delivery in self._open:
+            if not delivery.is_renewed:
                 raise ClientError(
                     f"offset {delivery.offset} of {delivery.source.partition} has not been acknowledged: with "
                     "share.acknowledgement.mode=explicit, acknowledge() every record before the next fetch"
@@ -144,9 +148,7 @@ class Deliveries(Generic[K, V]):
     def _take_settled(self) -> dict[Source, list[Delivery[K, V]]]:
         """Takes the given records that have an outcome."""
         settled: dict[Source, list[Delivery[K, V]]] = {}
-        for delivery in self._all_given():
-            if delivery.outcome is None:
-                continue
+        for delivery in list(self._settled):
             settled.setdefault(delivery.source, []).append(delivery)
             self._remove(delivery)
             if delivery.outcome is AcknowledgeType.RENEW:
@@ -154,6 +156,8 @@ class Deliveries(Generic[K, V]):
         return settled
 
     def _remove(self, delivery: Delivery[K, V]) -> None:
+        self._open.pop(delivery, None)
+        self._settled.pop(delivery, None)
         partition = delivery.source.partition
         del self._given[partition][delivery.offset]
         if not self._given[partition]:
@@ -169,7 +173,7 @@ class Deliveries(Generic[K, V]):
 
     def take_renewed(self) -> list[Delivery[K, V]]:
         """Takes the renewed records, which the next poll returns again."""
-        renewed = [each for each in self._all_given() if each.is_renewed and each.outcome is None]
+        renewed = [each for each in self._open if each.is_renewed]
         for delivery in renewed:
             delivery.is_renewed = False
             self._remove(delivery)

@@ -24,8 +24,11 @@ class DeliveryQueue(Generic[K, V]):
         deliveries: Deliveries[K, V],
         key_deserializer: Deserializer[K] | None,
         value_deserializer: Deserializer[V] | None,
+        *,
+        is_limited: bool,
     ) -> None:
         self._deliveries = deliveries
+        self._is_limited = is_limited
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
         self._acquired: deque[AcquiredPartition] = deque()
@@ -53,9 +56,9 @@ class DeliveryQueue(Generic[K, V]):
         return self._ready.popleft()
 
     def take(self, limit: int, now: float) -> list[Delivery[K, V]]:
-        """The next records: whole acquired ranges, until there are `limit` records. Raises UnreadableRecords.
+        """The next records: whole acquired ranges, until there are `limit` records, and no more if it `is_limited`.
 
-        Where an error comes after some records, the next call raises it.
+        Raises UnreadableRecords. Where an error comes after some records, the next call raises it.
         """
         self._ready = deque(each for each in self._ready if each.lock_ends > now)
         while len(self._ready) < limit and self._acquired and not self._failures:
@@ -68,8 +71,8 @@ class DeliveryQueue(Generic[K, V]):
             error, acquired, outcomes = self._failures.popleft()
             self._deliveries.add_unreadable(acquired.source, outcomes)
             raise error
-        taken, self._ready = list(self._ready), deque()
-        return taken
+        count = min(limit, len(self._ready)) if self._is_limited else len(self._ready)
+        return [self._ready.popleft() for _ in range(count)]
 
     def _read(self, acquired: AcquiredPartition) -> None:
         found = acquired.read()

@@ -25,6 +25,7 @@ from broker.client.share_consumer.member import ShareMember
 from broker.client.share_consumer.share_fetcher import ShareFetcher
 from broker.client.share_consumer.share_responses import ShareResponses
 from broker.client.types import K, TopicPartition, V
+from metadata.protocol import ShareAcquireMode
 
 _log: Final = logging.getLogger(__name__)
 
@@ -54,7 +55,9 @@ class ShareConsumerEngine(Generic[K, V]):
         self.subscription = SubscriptionState(None, self._assigned)
         self.member = ShareMember(cluster, config, self.subscription, self._notify_waiters)
         self.obstacles = ReadObstacles(cluster, self.subscription, self.member, config.default_api_timeout_ms)
-        self.queue: DeliveryQueue[K, V] = DeliveryQueue(self.deliveries, key_deserializer, value_deserializer)
+        is_limited = config.acquire_mode is ShareAcquireMode.RECORD_LIMIT
+        deserializers = key_deserializer, value_deserializer
+        self.queue: DeliveryQueue[K, V] = DeliveryQueue(self.deliveries, *deserializers, is_limited=is_limited)
         self._leader_updates = LeaderUpdates(cluster, self.subscription, self.obstacles, self._rechecked)
         recheck, crcs = self._leader_updates.recheck, config.check_crcs
         self.responses = ShareResponses(cluster, self.subscription, self._acquired, recheck, check_crcs=crcs)

@@ -22,4 +22,5 @@ class UnreadableRecords(ClientError):
         last = "" if len(offsets) == 1 else f" to {offsets[-1]}"
         super().__init__(f"offset {offsets[0]}{last} of {partition} cannot be delivered and is {outcome}: {reason}")
         self.partition = partition
-        self.offsets = tuple(offsets)
+        # A range may be as long as a corrupt batch claims to be.
+        self.offsets: Sequence[int] = offsets if isinstance(offsets, range) else tuple(offsets)

@@ -195,10 +195,8 @@ class ShareFetcher:
             leader.lose_session(failure)
         if not (is_over and failures == 1):
             leader.retry_at = trio.current_time() + self._cluster.backoff.pause_s(failures)
-        if isinstance(failure, UnsupportedByBroker):
-            self.error = UnsupportedByBroker(f"{NO_SHARE_GROUPS} ({failure})")
-            self.error.__cause__ = failure
-        elif isinstance(failure, KafkaError) and not is_over and not is_retriable(failure.code):
+        is_retried = isinstance(failure, KafkaError) and (is_over or is_retriable(failure.code))
+        if not isinstance(failure, ConnectionLost) and not is_retried:
             self.error = failure
         for assigned in self._wanted(leader.node_id):
             assigned.last_failure = failure
@@ -301,5 +299,5 @@ def _refusal(leader: ShareLeader, code: int, message: str | None) -> Exception:
     """The error of a whole request."""
     known = error_code(code)
     if known is ErrorCode.UNSUPPORTED_VERSION:
-        return UnsupportedByBroker(message or "the broker refuses requests of share consumers")
+        return UnsupportedByBroker(NO_SHARE_GROUPS)
     return KafkaError(known, message or f"broker {leader.node_id} refuses the request of a share consumer")

@@ -16,9 +16,10 @@ def test_programs_and_the_examples_of_the_tour_pass_mypy_strict(tmp_path: Path) 
     """Errors that the program expects are comments in it, which mypy reports where there is no error."""
     paths = [tmp_path / "program.py"]
     paths[0].write_text(PROGRAM.read_text())
-    for name, source in typed_modules("docs/client.md").items():
-        paths.append(tmp_path / f"tour_{name}.py")
-        paths[-1].write_text(source)
+    for document in ("client", "share-groups"):
+        for name, source in typed_modules(f"docs/{document}.md").items():
+            paths.append(tmp_path / f"tour_{document.replace('-', '_')}_{name}.py")
+            paths[-1].write_text(source)
     found, errors, status = mypy_api.run(
         [
             "--strict",
