@@ -15,7 +15,7 @@ make a complete class of the same declaration, from which the methods are taken.
 
 import inspect
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, get_origin
 
 import attrs
@@ -23,7 +23,7 @@ import attrs
 if TYPE_CHECKING:
     from attrs import define, frozen
 
-__all__ = ["define", "frozen"]
+__all__ = ["complete", "define", "frozen"]
 
 # Members of the class that the declaration made, which belong to that class alone.
 _NOT_KEPT: Final = frozenset({"__dict__", "__weakref__"})
@@ -34,6 +34,13 @@ _NOT_TAKEN: Final = frozenset(
 # With other options, or own methods of these names, attrs makes the class at once.
 _OPTIONS: Final = frozenset({"eq", "kw_only", "repr"})
 _OWN: Final = frozenset({"__init__", "__eq__", "__ne__", "__hash__", "__setattr__", "__getstate__", "__setstate__"})
+
+
+def complete(module: ModuleType) -> None:
+    """Let attrs make all classes that a module declares, for a process whose forks will use them."""
+    for cls in list(vars(module).values()):
+        if isinstance(cls, type) and cls.__module__ == module.__name__ and "__attrs_attrs__" in vars(cls):
+            attrs.fields(cls)
 
 
 class _LateMember:

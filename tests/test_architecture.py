@@ -203,6 +203,8 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
 HANDLERS_KNOWN_TO = {
     # Imports them while the node serves already.
     "broker.cli.start",
+    # Imports them before it forks nodes.
+    "jepsen.testing.preparation",
     "broker.node.broker_role",
     "broker.node.controller_role",
     # Send every API the largest request that its handler takes.

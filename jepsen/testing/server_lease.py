@@ -22,8 +22,10 @@ _ENDED: Final = "the test server has ended before it served; its standard error 
 _END_S: Final = 60.0
 
 # Finds the package where this process has found it. It comes last, so that no package there hides the standard library.
+# The zygote collects no garbage, see `Zygote`.
 _PROGRAM: Final = """
-import sys
+import gc, sys
+gc.disable()
 sys.path.append(sys.argv[1])
 from jepsen.testing.server_options import ServerOptions
 from jepsen.testing.server import run_server

@@ -1,7 +1,8 @@
 """The process that has imported everything, and forks all others.
 
 It has one thread and no event loop, so that a fork of it is a process like any other. Its objects are excluded from
-garbage collection, which keeps their pages shared. The supervisor is its first child. The nodes are its children too:
+garbage collection, which keeps their pages shared. While no request waits, it prepares what nodes need
+(`jepsen.testing.preparation`). The supervisor is its first child. The nodes are its children too:
 the supervisor requests them over a socket, and gets their process ids and exit codes over it, as lines of JSON.
 
     supervisor -> zygote   {"fork": key} with the node's end of a socket pair; {"signal": 9, "key": key}
@@ -15,6 +16,7 @@ that a node that is paused ends, too. All other children notice that their socke
 """
 
 import contextlib
+import gc
 import json
 import os
 import selectors
@@ -24,7 +26,7 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Never
 
 from jepsen.testing.lifeline import Lifeline
@@ -40,17 +42,21 @@ _HANDLED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 class Zygote:
-    """`run_supervisor` and `run_node` run in forks of this process, and return their exit codes."""
+    """`run_supervisor` and `run_node` run in forks of this process, and return their exit codes. `preparation` is run
+    step by step while nothing else is to do.
+    """
 
     def __init__(
         self,
         lifeline: Lifeline,
         run_supervisor: Callable[[socket.socket], int],
         run_node: Callable[[socket.socket], int],
+        preparation: Iterator[None],
     ) -> None:
         self._lifeline = lifeline
         self._run_supervisor = run_supervisor
         self._run_node = run_node
+        self._preparation: Iterator[None] | None = preparation
         self._requests, self._theirs = socket.socketpair()
         self._woken, self._wakes = socket.socketpair()
         self._received = b""
@@ -77,8 +83,11 @@ class Zygote:
             self._selector.register(self._lifeline.descriptor, selectors.EVENT_READ, self._watch_parent)
         try:
             while self._supervisor in self._keys:
-                for key, _ in self._selector.select(_LOOK_S if self._ended_at or self._lifeline.has_parent else None):
+                ready = self._selector.select(self._timeout())
+                for key, _ in ready:
                     key.data()
+                if not ready:
+                    self._prepare()
                 if self._lifeline.has_lost_parent():
                     self._end_supervisor()
                 is_late = self._ended_at and time.monotonic() - self._ended_at > _END_S
@@ -88,6 +97,19 @@ class Zygote:
             self._kill_all()
             self._selector.close()
         return self._code
+
+    def _timeout(self) -> float | None:
+        if self._preparation is not None and not self._ended_at:
+            return 0.0
+        return _LOOK_S if self._ended_at or self._lifeline.has_parent else None
+
+    def _prepare(self) -> None:
+        """Run one step of the preparation, if one is left."""
+        try:
+            if self._preparation is not None:
+                next(self._preparation)
+        except StopIteration:
+            self._preparation = None
 
     def _watch_parent(self) -> None:
         assert self._lifeline.descriptor is not None, "it is watched"
@@ -162,6 +184,7 @@ class Zygote:
         """Fork a process that runs a function and ends with its result. Returns the process id to the parent."""
         sys.stdout.flush()
         sys.stderr.flush()
+        gc.freeze()
         pid = os.fork()
         if not pid:
             self._end_as_child(run)
@@ -181,6 +204,7 @@ class Zygote:
             for each in (self._woken, self._wakes, self._requests, *self._ends):
                 each.close()
             self._lifeline.leave()
+            gc.enable()
             code = run()
             sys.stdout.flush()
             sys.stderr.flush()
