@@ -160,6 +160,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "broker.replication",
         "broker.storage",
         "broker.wire",
+        "kraft.env",
         "metadata.configuration",
         "metadata.protocol",
     ),

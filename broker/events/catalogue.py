@@ -15,6 +15,7 @@ from broker.events.nodes import (
     TELEMETRY_EVENTS,
 )
 from broker.events.replication import REPLICATION_EVENTS
+from broker.events.share_partitions import SHARE_PARTITION_EVENTS
 from broker.events.storage import STORAGE_EVENTS
 from kraft.events import QUORUM_EVENTS, EventCatalogue, EventKind
 from metadata.events import CONTROLLER_EVENTS
@@ -32,6 +33,7 @@ ALL_CATALOGUES: Final[tuple[EventCatalogue, ...]] = (
     STORAGE_EVENTS,
     REPLICATION_EVENTS,
     COORDINATOR_EVENTS,
+    SHARE_PARTITION_EVENTS,
     PROCESS_EVENTS,
 )
 EVENT_KINDS: Final[Mapping[str, EventKind]] = {

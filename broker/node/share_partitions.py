@@ -27,6 +27,7 @@ def share_partitions(
         settings.of_group,
         now_ms=lambda: trio.current_time() * 1000,
         wall_ms=lambda: int(env.wall() * 1000),
+        trace=env.trace,
     )
 
     def publish(delta: MetadataDelta, image: MetadataImage) -> None:

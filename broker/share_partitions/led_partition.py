@@ -28,6 +28,7 @@ from broker.share_partitions.share_partition import AcknowledgementBatch, Invali
 from broker.share_partitions.start_offset import find_start_offset
 from broker.share_partitions.state_writer import QueuedWrite, StateWriter
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft.env import Tracer
 
 Steps: TypeAlias = Generator[None, None, None]
 
@@ -41,6 +42,8 @@ _TEMPORARY: Final = (
 )
 _FENCED: Final = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH)
 _FORWARDED: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+# A group without a state is asked for by its members of before its deletion, or by clients that are no members.
+_EXPECTED: Final = (*_TEMPORARY, *_FENCED, *_FORWARDED, ErrorCode.INVALID_REQUEST)
 
 
 def client_error(error: KafkaError) -> KafkaError:
@@ -67,7 +70,6 @@ class DeliveryCounts:
 
     acknowledged: list[int] = attrs.field(factory=lambda: [0] * 5)
     locks_expired: int = 0
-    loaded: int = 0
 
 
 @attrs.frozen
@@ -83,6 +85,7 @@ class LeaderContext:
     now_ms: Callable[[], float]
     wall_ms: Callable[[], int]
     drop: Callable[["LedSharePartition", KafkaError], None]
+    trace: Tracer
     counts: DeliveryCounts = attrs.field(factory=DeliveryCounts)
 
 
@@ -127,6 +130,17 @@ class LedSharePartition:
         """True if no write is under way."""
         return self._writer.is_idle
 
+    def trace(self, kind: str, **fields: object) -> None:
+        """Trace an event of this share-partition."""
+        self._context.trace(
+            kind,
+            group=self.key.group_id,
+            topic=self.partition.topic,
+            partition=self.partition.index,
+            leader_epoch=self.leader_epoch,
+            **fields,
+        )
+
     # Loading
 
     def load(self, finish_later: Callable[[Steps], None]) -> None:
@@ -136,7 +150,7 @@ class LedSharePartition:
 
     def _state_read(self, finish_later: Callable[[Steps], None], outcome: PartitionState | KafkaError) -> None:
         if isinstance(outcome, KafkaError):
-            self._context.drop(self, client_error(outcome))
+            self._fail(outcome)
         elif outcome.start_offset == UNINITIALIZED:
             finish_later(self._find_start(outcome))
         else:
@@ -158,10 +172,16 @@ class LedSharePartition:
         try:
             self.state = SharePartition(settings, state_epoch, start_offset, batches)
         except InvalidState as error:
-            self._context.drop(self, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+            self._fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
             return
-        self._context.counts.loaded += 1
+        self.trace("share_partition_loaded", start_offset=self.state.start_offset)
         self._notify()
+
+    def _fail(self, error: KafkaError) -> None:
+        """Stop after an error of the share coordinator. Those that other brokers or clients cause are no failures."""
+        if error.code not in _EXPECTED:
+            self.trace("share_partition_failed", error=f"{error.code.name}: {error}")
+        self._context.drop(self, client_error(error))
 
     def close(self, error: KafkaError) -> None:
         """Stop: another broker leads, or the state cannot be kept here. Members that wait get the error."""
@@ -281,7 +301,7 @@ class LedSharePartition:
         if error is None:
             return None
         if error.code not in _TEMPORARY:
-            self._context.drop(self, client_error(error))
+            self._fail(error)
         return client_error(error)
 
     # Locks

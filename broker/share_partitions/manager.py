@@ -13,6 +13,7 @@ from broker.share_partitions.settings import DeliverySettings
 from broker.share_partitions.share_partition import AcknowledgementBatch, SharePartition
 from broker.share_partitions.share_sessions import PartitionId, ShareSession, ShareSessions
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft.env import Tracer
 
 
 class SharePartitionManager:
@@ -30,11 +31,12 @@ class SharePartitionManager:
         settings: Callable[[str], DeliverySettings],
         now_ms: Callable[[], float],
         wall_ms: Callable[[], int],
+        trace: Tracer,
     ) -> None:
         self.sessions = ShareSessions()
         self.settings = settings
         self._partitions = partitions
-        self._context = LeaderContext(store, deadlines, settings, now_ms, wall_ms, self._drop)
+        self._context = LeaderContext(store, deadlines, settings, now_ms, wall_ms, self._drop, trace)
         self._by_group: dict[str, dict[PartitionId, LedSharePartition]] = {}
         self._by_partition: dict[PartitionId, dict[str, LedSharePartition]] = {}
         partitions.when_led(self.leadership_changed)
@@ -134,4 +136,5 @@ class SharePartitionManager:
             del self._by_partition[partition_id][group_id]
             if not self._by_partition[partition_id]:
                 del self._by_partition[partition_id]
+            led.trace("share_partition_dropped", reason=error.code.name)
         led.close(error)

@@ -167,6 +167,10 @@ async def test_request_outside_of_a_session_or_with_malformed_acknowledgements_i
     for malformed in ((1, 0, [1]), (0, 1, []), (0, 1, [1, 1, 1]), (0, 1, [4]), (0, 1, [-1])):
         answered = await anna.acknowledge(malformed)
         assert only(only(answered.responses).partitions).error_code == ErrorCode.INVALID_REQUEST
+    stranger = anna.fetch_request(group_id="unknown", share_session_epoch=0, max_wait_ms=FOREVER_MS)
+    response = await anna.client.call(stranger, VERSION)
+    assert only(only(response.responses).partitions).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not shares.node.traced.of("share_partition_failed")
     response = await anna.fetch(indexes=(0, 5))
     assert only(only(response.responses).partitions).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     await anna.accept(0, 1)
