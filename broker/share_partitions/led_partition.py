@@ -60,7 +60,7 @@ class Waiter(Protocol):
     """A fetch that waits for records."""
 
     def share_partition_changed(self, led: "LedSharePartition") -> None:
-        """Called when there may be records, after the waiter was removed. Must not raise."""
+        """Called when there are records or an error, after the waiter was removed. Must not raise."""
         ...
 
 
@@ -110,7 +110,11 @@ class Delivery:
 
 
 class LedSharePartition:
-    """See the module's docstring. `state` is None until it is loaded, and after `close`, which sets `error`."""
+    """See the module's docstring. `state` is None until it is loaded, and after `close`, which sets `error`.
+
+    `waiters` are the fetches that wait, in the order in which they came. The share-partition itself waits at its
+    partition for all of them: most would be notified in vain of records that the first one acquires.
+    """
 
     __slots__ = ("_context", "_deadline", "_writer", "error", "key", "leader_epoch", "partition", "state", "waiters")
 
@@ -187,6 +191,7 @@ class LedSharePartition:
         """Stop: another broker leads, or the state cannot be kept here. Members that wait get the error."""
         self.error = error
         self.state = None
+        self.partition.waiters.for_high_watermark.pop(self, None)
         self._schedule_expiry()
         self._writer.fail_queued(error)
         self._notify()
@@ -327,11 +332,39 @@ class LedSharePartition:
             self._writer.add(write)
             self._notify()
 
+    # Waiting
+
+    def watch(self, waiter: Waiter) -> None:
+        """Notify the waiter once when records can be acquired."""
+        self.waiters[waiter] = None
+        self.partition.waiters.for_high_watermark[self] = None
+
+    def try_complete(self, partition: Partition) -> None:
+        """See `broker.replication.waiters.Waiter`: records were committed, or the partition has another leader."""
+        self._notify()
+
     def _notify(self) -> None:
-        """Notify the fetches that wait: records may be available, or more may be acquired."""
-        waiters, self.waiters = self.waiters, {}
-        for waiter in waiters:
-            waiter.share_partition_changed(self)
+        """Notify the fetches that wait, as long as there are records for them."""
+        for waiter in list(self.waiters):
+            if not self._has_news():
+                break
+            if waiter in self.waiters:
+                del self.waiters[waiter]
+                waiter.share_partition_changed(self)
+        if self.waiters and self.error is None:
+            self.partition.waiters.for_high_watermark[self] = None
+
+    def _has_news(self) -> bool:
+        """True if records can be acquired, or if members have to get an error."""
+        state = self.state
+        if state is None:
+            return self.error is not None
+        role = self.partition.role
+        if role.log is None or not role.leads or self.partition.leader_epoch != self.leader_epoch:
+            return True
+        offset = state.next_fetch_offset()
+        end = self.partition.commit_state.end_for(role.log, state.settings.isolation_level)
+        return offset < end and state.can_acquire(offset)
 
 
 def _record_count(write: StateWrite) -> int:

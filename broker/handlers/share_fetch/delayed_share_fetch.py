@@ -2,7 +2,6 @@
 
 from broker.handlers.share_fetch.share_reader import ShareReader
 from broker.net.completion import RequestWait
-from broker.replication.partition import Partition
 from broker.server.context import BrokerContext
 from broker.share_partitions.led_partition import LedSharePartition
 from broker.share_partitions.share_sessions import ShareSession
@@ -15,7 +14,7 @@ class DelayedShareFetch(RequestWait[None]):
     With `min_bytes` above 1, the request acquires records itself once there are enough.
     """
 
-    __slots__ = ("_by_partition", "_context", "_min_bytes", "_reader", "_session")
+    __slots__ = ("_context", "_min_bytes", "_reader", "_session", "_watched")
 
     def __init__(self, context: BrokerContext, reader: ShareReader, session: ShareSession, min_bytes: int) -> None:
         super().__init__()
@@ -23,25 +22,18 @@ class DelayedShareFetch(RequestWait[None]):
         self._reader = reader
         self._session = session
         self._min_bytes = min_bytes
-        self._by_partition: dict[Partition, LedSharePartition] = {}
+        self._watched: dict[LedSharePartition, None] = {}
         session.waiting = self
 
     def watch(self, led: LedSharePartition) -> None:
         """Wait at a share-partition, too."""
-        self._by_partition[led.partition] = led
-        led.waiters[self] = None
-        led.partition.waiters.for_high_watermark[self] = None
+        self._watched[led] = None
+        led.watch(self)
 
     def begin(self, max_wait_ms: int) -> None:
         """Wait for at most `max_wait_ms`."""
         if not self.done:
             self.expire_in(self._context.services.deadlines, max_wait_ms / 1000, self.expire)
-
-    def try_complete(self, partition: Partition) -> None:
-        """See `broker.replication.waiters.Waiter`: records were committed, or the partition has another leader."""
-        led = self._by_partition.get(partition)
-        if led is not None and not self.done:
-            self._context.timed_call(lambda: self._look_again(led))
 
     def share_partition_changed(self, led: LedSharePartition) -> None:
         """See `broker.share_partitions.led_partition.Waiter`."""
@@ -58,15 +50,14 @@ class DelayedShareFetch(RequestWait[None]):
         if is_enough:
             self.complete(None)
         else:
-            self.watch(led)
+            led.watch(self)
 
     def expire(self) -> None:
         """Respond with what there is now."""
         self.complete(None)
 
     def stop_waiting(self) -> None:
-        for partition, led in self._by_partition.items():
+        for led in self._watched:
             led.waiters.pop(self, None)
-            partition.waiters.for_high_watermark.pop(self, None)
         if self._session.waiting is self:
             self._session.waiting = None
