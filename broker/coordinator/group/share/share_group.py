@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from operator import is_
 from typing import ClassVar, Final
 
 import attrs
@@ -125,6 +126,8 @@ class ShareGroup:
         self.initialize_at_ms = 0
         self._topic_names: frozenset[str] | None = None
         self._assigned: dict[bytes, frozenset[int]] | None = None
+        # The states and the topics for which the target assignment was found to be complete.
+        self._complete: tuple[PartitionStates, object] | None = None
 
     @property
     def state(self) -> ShareGroupState:
@@ -155,16 +158,22 @@ class ShareGroup:
         """True if the target assignment is not that of the subscribed partitions that have a state now."""
         if not self.members:
             return False
+        seen = self.states, image.topics
+        if self._complete is not None and all(map(is_, self._complete, seen)):
+            return False
         if self._assigned is None:
             self._assigned = {}
             for target in self.targets.values():
                 for topic_id, indexes in target.items():
                     self._assigned[topic_id] = of_topic(self._assigned, topic_id) | indexes
         topics, names = image.topics.by_id, self.topic_names
-        return any(
+        misses = any(
             topic_id in topics and topics[topic_id].name in names and of_topic(self._assigned, topic_id) != indexes
             for topic_id, indexes in self.states.initialized.items()
         )
+        if not misses:
+            self._complete = seen
+        return misses
 
     def under_way_since(self, earliest_ms: int) -> PartitionSets:
         """The partitions whose initialization was decided after `earliest_ms` and has not ended."""
@@ -228,11 +237,11 @@ class ShareGroup:
         former = self.members.get(member.member_id)
         self.members[member.member_id] = member
         if former is None or former.topic_names != member.topic_names:
-            self._topic_names = None
+            self._topic_names = self._complete = None
 
     def remove(self, member_id: str) -> None:
         if self.members.pop(member_id, None) is not None:
-            self._topic_names = None
+            self._topic_names = self._complete = None
 
     def set_target(self, member_id: str, target: PartitionSets | None) -> None:
         """Sets the member's target assignment; None removes it."""
@@ -240,7 +249,7 @@ class ShareGroup:
             self.targets.pop(member_id, None)
         else:
             self.targets[member_id] = target
-        self._assigned = None
+        self._assigned = self._complete = None
 
 
 def members_with(group: ShareGroup, member: ShareMember) -> Mapping[str, ShareMember]:
