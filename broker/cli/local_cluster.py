@@ -8,9 +8,10 @@ Nodes are numbered from 1 on, or from `--first-id` on.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from errno import EADDRINUSE
+from types import MappingProxyType
 from typing import Final
 
 import attrs
@@ -25,6 +26,7 @@ from broker.node.formatting import Formatting, format_directories
 from broker.wire.uuids import encode_uuid, new_uuid
 from kraft.core import ReplicaKey, Voter, VoterSet
 from kraft.env import Env
+from metadata.controller import DEFAULT_FEATURES
 
 NODES_DEFAULT: Final = 3
 # One machine does not run more in practice. A larger number is a typing error, and would fill the disk.
@@ -61,13 +63,15 @@ async def open_cluster(
     first_port: int,
     first_id: int | None = None,
     security: LocalSecurity | None = None,
+    features: Mapping[str, int] = MappingProxyType({}),
 ) -> list[LocalNode]:
     """Finds the nodes of the cluster in `directory` (an absolute path). Creates them if it is empty or does not exist.
 
     `nodes` is the required number of nodes; None means the existing ones, or three new ones. `first_id` is the id of
     the first node; None means the existing id, or 1. The k-th new node listens for clients on `first_port` + 2(k - 1),
     and for controllers on the port after that. If `first_port` is 0, a range of free ports is chosen. `security` is
-    that of a new cluster, PLAINTEXT by default; an existing one must have the same.
+    that of a new cluster, PLAINTEXT by default; an existing one must have the same. `features` are levels of a new
+    cluster that differ from those of any.
 
     Raises NotOneCluster, MissingCryptography, InvalidConfig, OSError, FsyncFailed.
     """
@@ -79,7 +83,7 @@ async def open_cluster(
         first_port = first_port or await _free_first_port(env, 2 * count)
         first_id = FIRST_ID_DEFAULT if first_id is None else first_id
         node_ids = range(first_id, first_id + count)
-        await _make(env, directory, node_ids, first_port, security or LocalSecurity.PLAINTEXT)
+        await _make(env, directory, node_ids, first_port, security or LocalSecurity.PLAINTEXT, features)
         found = _find(env, directory)
     if nodes not in (None, len(found)):
         raise NotOneCluster(f"{directory} holds a cluster of {len(found)} nodes, and not of {nodes}")
@@ -128,7 +132,14 @@ async def _free_first_port(env: Env, count: int) -> int:
                 return first_port
 
 
-async def _make(env: Env, directory: str, node_ids: Sequence[int], first_port: int, security: LocalSecurity) -> None:
+async def _make(
+    env: Env,
+    directory: str,
+    node_ids: Sequence[int],
+    first_port: int,
+    security: LocalSecurity,
+    features: Mapping[str, int],
+) -> None:
     """Format the nodes. Each has two ports, its clients' and its controllers'. The first node's file comes last: with
     it all controllers' files are there.
     """
@@ -141,7 +152,8 @@ async def _make(env: Env, directory: str, node_ids: Sequence[int], first_port: i
     )
     secrets = ClusterSecrets.make(env, security, directory, node_ids)
     secrets.write_client_files(",".join(f"localhost:{port}" for port in ports.values()))
-    formatting = Formatting(encode_uuid(new_uuid(env.rng.randbytes)), voters, users=secrets.users(env))
+    levels = {**DEFAULT_FEATURES, **features}
+    formatting = Formatting(encode_uuid(new_uuid(env.rng.randbytes)), voters, levels, users=secrets.users(env))
     for node_id in reversed(node_ids):
         settings = {
             **_settings(directory, node_id, ports[node_id], voters, security),

@@ -30,20 +30,24 @@ class Cluster:
         *,
         security: str = "plaintext",
         config: Mapping[str, object] | None = None,
+        features: Mapping[str, int] | None = None,
         seed: int | None = None,
         log_level: str = "info",
         server: ServerLease | None = None,
         shared_as: str | None = None,
     ) -> None:
-        """`config` has configs of Kafka for all nodes. `security` is that of clients: `plaintext`, `ssl`, `mtls`,
-        `sasl_plaintext` or `sasl_ssl`. The random numbers of the nodes follow from `seed`, by default a random one.
-        `log_level` is that of the nodes' logs. `server` is the test server, by default one of this process. All
-        processes that use a server and give `shared_as` have the same cluster, which lasts as long as the server.
+        """`config` has configs of Kafka for all nodes. `features` has the levels that features begin with, where they
+        differ from those of new clusters: `{"share.version": 1}` allows share groups. `security` is that of clients:
+        `plaintext`, `ssl`, `mtls`, `sasl_plaintext` or `sasl_ssl`. The random numbers of the nodes follow from `seed`,
+        by default a random one. `log_level` is that of the nodes' logs. `server` is the test server, by default one of
+        this process. All processes that use a server and give `shared_as` have the same cluster, which lasts as long as
+        the server.
         """
         self._server = server or own_server()
         self._is_shared, self._is_closed = shared_as is not None, False
         spec = {"nodes": nodes, "security": security, "config": dict(config or {}), "seed": seed}
         owner = {"shared_as": shared_as} if self._is_shared else {"lease": self._server.lease.name}
+        spec["features"] = {name: str(level) for name, level in (features or {}).items()}
         spec |= {"log_level": log_level, **owner}
         self._described = self._server.client.request("POST", "/clusters", spec)
         self._path = f"/clusters/{self._described['name']}"

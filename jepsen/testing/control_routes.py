@@ -29,6 +29,7 @@ from jepsen.testing.records import RECORD_SCHEMA, read_records, write_records
 from jepsen.testing.route import NODES_REFUSE, Route
 from jepsen.testing.word_types import Word
 from jepsen.testing.words import Words
+from metadata.controller import SUPPORTED_FEATURES
 
 _WAIT_S: Final = 30.0
 _SEED_BITS: Final = 32
@@ -37,6 +38,7 @@ CLUSTER_WORDS: Final[Mapping[str, Word]] = {
     "nodes": Word.integer("Nodes, each a broker and a controller.", 1, NODES_MAX, default=1),
     "security": Word.text("How clients connect.", LocalSecurity, default=LocalSecurity.PLAINTEXT.value),
     "config": Word.texts("Configs of the nodes."),
+    "features": Word.texts("Levels of features, such as `share.version`, that differ from those of new clusters."),
     "log_level": Word.text("The least level of events that nodes log.", LOG_LEVELS, default=_LOG_LEVEL_DEFAULT),
     "seed": Word.integer("That of the random numbers of the nodes. By default, a random one."),
     "lease": Word.text("The cluster ends with this lease."),
@@ -104,7 +106,7 @@ def read_spec(words: Words) -> ClusterSpec:
     name = words.text("security", LocalSecurity.PLAINTEXT.value)
     if name not in list(LocalSecurity):
         raise BadRequest(f"security is none of {', '.join(LocalSecurity)}")
-    config = words.texts("config")
+    config, features = words.texts("config"), _features(words.texts("features"))
     log_level = words.text("log_level", _LOG_LEVEL_DEFAULT)
     if log_level not in LOG_LEVELS:
         raise BadRequest(f"log_level is none of {', '.join(LOG_LEVELS)}")
@@ -112,7 +114,20 @@ def read_spec(words: Words) -> ClusterSpec:
     lease = words.text("lease") if "lease" in words else None
     shared_as = words.text("shared_as") if "shared_as" in words else None
     words.end()
-    return ClusterSpec(nodes, LocalSecurity(name), config, log_level, seed, lease, shared_as)
+    return ClusterSpec(nodes, LocalSecurity(name), config, features, log_level, seed, lease, shared_as)
+
+
+def _features(levels: Mapping[str, str]) -> dict[str, int]:
+    """Raises BadRequest."""
+    features: dict[str, int] = {}
+    for name, text in levels.items():
+        supported = SUPPORTED_FEATURES.get(name)
+        if supported is None:
+            raise BadRequest(f"there is no feature {name}")
+        if text not in map(str, range(supported.min_version, supported.max_version + 1)):
+            raise BadRequest(f"{name} has levels from {supported.min_version} to {supported.max_version}")
+        features[name] = int(text)
+    return features
 
 
 async def _describe_server(clusters: Clusters, words: Words) -> object:
@@ -222,7 +237,7 @@ _SERVER_ROUTES: Final = (
         examples=(
             {"nodes": 3, "config": {"default.replication.factor": 3, "message.max.bytes": "2000000"}},
             {"security": "sasl_plaintext", "log_level": "warning", "seed": 7, "shared_as": "shop"},
-            {"nodes": 1, "lease": "1"},
+            {"nodes": 1, "features": {"share.version": "1"}, "lease": "1"},
         ),
     ),
     Route("DELETE", _CLUSTER, "endCluster", "End a cluster, and remove its data", "Nothing", _end_cluster),

@@ -38,6 +38,11 @@ _TEST_CONFIGS: Final = {
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "500",
+    "group.share.min.session.timeout.ms": "1000",
+    "group.share.session.timeout.ms": "6000",
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.heartbeat.interval.ms": "500",
+    "group.share.assignment.interval.ms": "0",
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "offsets.topic.num.partitions": "4",
@@ -49,13 +54,15 @@ _TEST_CONFIGS: Final = {
 
 @attrs.frozen
 class ClusterSpec:
-    """`config` has configs of the nodes, which win over those for tests. The random numbers of the nodes follow from
-    `seed`. The cluster ends with `lease`. With `shared_as`, all clients that name it get the same cluster.
+    """`config` has configs of the nodes, which win over those for tests. `features` has levels of features that differ
+    from those of new clusters. The random numbers of the nodes follow from `seed`. The cluster ends with `lease`. With
+    `shared_as`, all clients that name it get the same cluster.
     """
 
     nodes: int = 1
     security: LocalSecurity = LocalSecurity.PLAINTEXT
     config: Mapping[str, str] = attrs.field(factory=dict)
+    features: Mapping[str, int] = attrs.field(factory=dict)
     log_level: str = "info"
     seed: int = 0
     lease: str | None = None
@@ -235,7 +242,9 @@ class HostedCluster:
 
     async def _make(self, directory: str) -> list[LocalNode]:
         try:
-            return await open_cluster(self._env, directory, self.spec.nodes, 0, security=self.spec.security)
+            return await open_cluster(
+                self._env, directory, self.spec.nodes, 0, security=self.spec.security, features=self.spec.features
+            )
         except MissingCryptography as error:
             raise BadRequest(str(error)) from error
 

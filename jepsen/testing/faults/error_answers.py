@@ -51,6 +51,7 @@ _ABSENT: Final = (
     "end_offset",
     "generation_id",
     "high_watermark",
+    "lag",
     "leader_epoch",
     "leader_id",
     "low_watermark",
@@ -59,6 +60,7 @@ _ABSENT: Final = (
     "port",
     "producer_epoch",
     "producer_id",
+    "start_offset",
     "timestamp",
 )
 
@@ -78,8 +80,8 @@ class Refusal:
 class Refuser:
     """Refuses the elements of one request for which `matches` is true.
 
-    `names_topic` and `names_partition` are true if the fault does: errors of OffsetFetch are otherwise those of the
-    group, and errors of Metadata those of whole topics.
+    `names_topic` and `names_partition` are true if the fault does: errors of OffsetFetch and DescribeShareGroupOffsets
+    are otherwise those of the group, and errors of Metadata those of whole topics.
     """
 
     api: Api
@@ -115,9 +117,9 @@ class Refuser:
             return ()
         if not self.names_partition and not shape[-1].asked:
             shape = shape[:-1]
+        if shape[0].kind == GROUP and not self.names_topic:
+            return shape[:1]
         if self.api.name == "OffsetFetch" and not self.names_topic:
-            if shape[0].kind == GROUP:
-                return shape[:1]
             return () if self.version >= _OFFSET_FETCH_ERROR_FROM else shape
         return shape
 

@@ -81,6 +81,7 @@ _PARTITIONS_BY_TOPIC: Final = _shape(_TOPIC_LEVEL, "partition partitions partiti
 _INDEXES_BY_TOPIC: Final = _shape(_TOPIC_LEVEL, "partition partition_indexes partitions")
 _ALL_PARTITIONS_BY_TOPIC: Final = _shape(_TOPIC_LEVEL, "partition - partitions")
 _FETCHED: Final = _shape("topic topics responses", "partition partitions partitions")
+_SHARE_STATES: Final = _shape("topic topics results", "partition partitions partitions")
 
 # The shapes of an API; the first one whose lists the version has counts. Responses of other APIs have one error code.
 _SHAPES: Final[Mapping[str, tuple[Shape, ...]]] = {
@@ -125,8 +126,17 @@ _SHAPES: Final[Mapping[str, tuple[Shape, ...]]] = {
     "ConsumerGroupDescribe": (_shape("group group_ids groups"),),
     "AssignReplicasToDirs": (_shape("other directories directories", _TOPIC_LEVEL, "partition partitions partitions"),),
     "DescribeTopicPartitions": (_ALL_PARTITIONS_BY_TOPIC,),
+    "ShareGroupDescribe": (_shape("group group_ids groups"),),
     "ShareFetch": (_FETCHED,),
     "ShareAcknowledge": (_FETCHED,),
+    "InitializeShareGroupState": (_SHARE_STATES,),
+    "ReadShareGroupState": (_SHARE_STATES,),
+    "WriteShareGroupState": (_SHARE_STATES,),
+    "DeleteShareGroupState": (_SHARE_STATES,),
+    "ReadShareGroupStateSummary": (_SHARE_STATES,),
+    "DescribeShareGroupOffsets": (_shape("group groups groups", _TOPIC_LEVEL, "partition partitions partitions"),),
+    "AlterShareGroupOffsets": (_FETCHED,),
+    "DeleteShareGroupOffsets": (_shape("topic topics responses"),),
 }
 
 
