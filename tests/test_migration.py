@@ -22,6 +22,7 @@ import broker.client
 from broker.client.admin.config import AdminSettings
 from broker.client.consumer.config import ConsumerConfig, ConsumerSettings
 from broker.client.producer.config import ProducerConfig, ProducerSettings
+from broker.client.share_consumer.config import ShareConsumerSettings
 from tests.support.source_code import ROOT
 
 DOCUMENT = (ROOT / "docs" / "migration.md").read_text()
@@ -34,6 +35,7 @@ MODULES: dict[str, tuple[ModuleType, ...]] = {
 SETTINGS: dict[type, Any] = {
     broker.client.Producer: ProducerSettings,
     broker.client.Consumer: ConsumerSettings,
+    broker.client.ShareConsumer: ShareConsumerSettings,
     broker.client.Admin: AdminSettings,
 }
 # A class or its attribute, possibly called; not a method of a result, nor prose.
@@ -57,7 +59,7 @@ def calls() -> list[tuple[str, str]]:
     """Each call or attribute in the tables, with its client."""
     return [
         (client, code)
-        for section in ("Producers", "Consumers", "Administration")
+        for section in ("Producers", "Consumers", "Share consumers", "Administration")
         for row in tables(section)
         for client, cell in row.items()
         for code in re.findall(r"`([^`]+)`", cell)

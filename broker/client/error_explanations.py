@@ -63,5 +63,9 @@ EXPLANATIONS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.PRODUCER_FENCED: "a newer producer uses the same transactional id",
     ErrorCode.RESOURCE_NOT_FOUND: "there is no such resource",
     ErrorCode.UNKNOWN_TOPIC_ID: "no topic has this id; it may have been deleted",
+    ErrorCode.INVALID_RECORD_STATE: "a record is not acquired by this consumer any more; its lock has timed out",
+    ErrorCode.SHARE_SESSION_NOT_FOUND: "the leader has ended the share session; its records are delivered again",
+    ErrorCode.INVALID_SHARE_SESSION_EPOCH: "the share session is out of step with the leader; another one begins",
+    ErrorCode.SHARE_SESSION_LIMIT_REACHED: "the broker keeps no more share sessions: group.share.max.share.sessions",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "no coordinator knows this transactional id",
 }

@@ -19,8 +19,10 @@ from broker.client import (
     SyncAdmin,
     SyncConsumer,
     SyncProducer,
+    SyncShareConsumer,
     TimedOut,
     TopicPartition,
+    UnsupportedByBroker,
 )
 from broker.client.consumer.group.coordinator_trouble import CoordinatorTrouble
 from broker.client.errors import check
@@ -39,6 +41,8 @@ from tests.support.source_code import ROOT
 
 DOCUMENT = ROOT / "docs" / "errors.md"
 FAST = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10}
+# The words of a broker (SharePartition.java).
+NOT_ACQUIRED = "The batch cannot be acknowledged. The batch is not in the acquired state."
 
 
 def documented() -> list[str]:
@@ -108,6 +112,10 @@ def produced(
         with SyncProducer(bootstrap) as producer:
             producer.send("errors", b"v", partition="1")  # type: ignore[arg-type]
 
+    def join_a_share_group() -> None:
+        with SyncShareConsumer(bootstrap, topics=["errors"], group_id="workers") as consumer:
+            consumer.fetch(timeout_s=10)
+
     def listen_twice() -> None:
         port = int(bootstrap.rpartition(":")[2])
         addresses = f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0"
@@ -159,6 +167,8 @@ def produced(
         message_of(KafkaError, send_an_old_record),
         message_of(KafkaError, create_with_too_many_replicas),
         message_of(TypeError, send_with_a_wrong_type),
+        message_of(UnsupportedByBroker, join_a_share_group),
+        message_of(KafkaError, lambda: check(ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED)),
         message_of(NotFormatted, start_on_an_empty_disk),
         message_of(LogDirInUse, claim_twice),
         message_of(OSError, listen_twice),
@@ -177,4 +187,4 @@ def test_messages_of_the_document_are_those_that_are_produced(produced: list[tup
 
 def test_the_document_has_a_cause_and_a_cure_for_each_message() -> None:
     text = DOCUMENT.read_text()
-    assert text.count("**Cause.**") == text.count("**Cure.**") == len(documented()) == 21
+    assert text.count("**Cause.**") == text.count("**Cure.**") == len(documented()) == 23
