@@ -242,8 +242,8 @@ class SharePartition:
         if batch.last_offset < self.start_offset:
             return
         if batch.last_offset >= self.end_offset:
-            message = "Batch record not found. The last offset in request is past acquired records."
-            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+            code = ErrorCode.INVALID_REQUEST if len(self._records) else ErrorCode.INVALID_RECORD_STATE
+            raise KafkaError(code, "Batch record not found. The last offset in request is past acquired records.")
         self._check_held(member_id, max(batch.first_offset, self.start_offset), batch.last_offset)
         for first, last, kind in _runs(batch, self.start_offset):
             if kind is AcknowledgeType.RENEW:

@@ -133,6 +133,13 @@ def test_refused_acknowledgement_leaves_all_records_with_their_member(
     acknowledge(partition, 20, 29, 1)
 
 
+def test_acknowledgement_while_nothing_is_in_flight_is_refused() -> None:
+    partition = SharePartition(DeliverySettings(), 0, 100)
+    with pytest.raises(KafkaError) as refused:
+        partition.acknowledge("anna", [AcknowledgementBatch(100, 100, [1])], 0)
+    assert refused.value.code is ErrorCode.INVALID_RECORD_STATE
+
+
 def test_acknowledgement_of_deleted_records_is_accepted() -> None:
     partition = SharePartition(DeliverySettings(), 0, 0)
     acquire(partition)
