@@ -77,7 +77,7 @@ class AsyncioConsumer(AsyncioClient[Consumer[K, V]], Generic[K, V]):
             bootstrap_servers,
             topics=topics,
             pattern=pattern,
-            listener=_in_calling_task(listener),
+            listener=in_calling_task(listener),
             assignors=assignors,
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
@@ -166,7 +166,7 @@ class AsyncioConsumer(AsyncioClient[Consumer[K, V]], Generic[K, V]):
         """Reads the partitions of these topics that the group assigns; see `Consumer.subscribe`."""
 
         async def subscribe(consumer: Consumer[K, V]) -> None:
-            consumer.subscribe(topics, pattern=pattern, listener=_in_calling_task(listener))
+            consumer.subscribe(topics, pattern=pattern, listener=in_calling_task(listener))
 
         await self._hosted.run(subscribe)
 
@@ -217,17 +217,18 @@ class _InCallingTask(RebalanceListener):
     """Calls a listener of asyncio in the task whose call the consumer carries out."""
 
     def __init__(self, listener: AsyncioRebalanceListener) -> None:
-        self._listener = listener
+        self.listener = listener
 
     async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        await do_in_calling_task(partial(self._listener.on_revoked, partitions))
+        await do_in_calling_task(partial(self.listener.on_revoked, partitions))
 
     async def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        await do_in_calling_task(partial(self._listener.on_assigned, partitions))
+        await do_in_calling_task(partial(self.listener.on_assigned, partitions))
 
     async def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        await do_in_calling_task(partial(self._listener.on_lost, partitions))
+        await do_in_calling_task(partial(self.listener.on_lost, partitions))
 
 
-def _in_calling_task(listener: AsyncioRebalanceListener | None) -> RebalanceListener | None:
+def in_calling_task(listener: AsyncioRebalanceListener | None) -> RebalanceListener | None:
+    """The listener for the consumer on the background loop."""
     return None if listener is None else _InCallingTask(listener)

@@ -14,7 +14,7 @@ from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.errors import ClosedError, copy_to_raise
 from broker.client.hosted.queued_producer import Entry, QueuedProducer, QueuedRecord
 from broker.client.metadata_cache import PartitionMetadata
-from broker.client.producer.batch import OnDelivery
+from broker.client.producer.batch import DeliveryObserver, OnDelivery
 from broker.client.producer.buffer_memory import BufferFull
 from broker.client.producer.config import ProducerSettings
 from broker.client.producer.partitioners import Partitioner
@@ -108,7 +108,8 @@ class AsyncioProducer(AsyncioClient[QueuedProducer], Generic[K, V]):
         hosted = self._open()
         if on_delivery is not None:
             check_callback(on_delivery)
-            on_delivery = partial(hosted.mailbox.post, on_delivery)
+            if not isinstance(on_delivery, DeliveryObserver):
+                on_delivery = partial(hosted.mailbox.post, on_delivery)
         entry = self._queued_producer.entry(topic, value, key, headers, partition, timestamp_ms, on_delivery)
         if self._queued_producer.is_full:
             raise BufferFull("many records wait to be handed over: await wait_for_room() before the next record")

@@ -18,7 +18,7 @@ import trio
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.errors import ClosedError, TimedOut, TransactionError, TransactionStateError
 from broker.client.metadata_cache import PartitionMetadata
-from broker.client.producer.batch import OnDelivery
+from broker.client.producer.batch import DeliveryObserver, OnDelivery
 from broker.client.producer.buffer_memory import BufferFull
 from broker.client.producer.delivery import Delivery
 from broker.client.producer.producer import Producer
@@ -322,7 +322,8 @@ class QueuedProducer:
     def _refuse(self, record: QueuedRecord, entry: Entry, error: Exception) -> None:
         # A commit tells of records that were refused because of their transaction.
         is_of_transaction = isinstance(error, TransactionError) and not isinstance(error, TransactionStateError)
-        if entry.on_delivery is None and not is_of_transaction:
+        is_read = entry.on_delivery is not None and not isinstance(entry.on_delivery, DeliveryObserver)
+        if not is_read and not is_of_transaction:
             record.unread_failures = self.producer.unread_failures
             self.producer.unread_failures.add(1, error)
         record.error = error

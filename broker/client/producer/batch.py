@@ -32,6 +32,22 @@ def record_size(key: bytes | None, value: bytes | None, headers: Sequence[Header
     return size
 
 
+class DeliveryObserver:
+    """A callback of a record that only watches, as that of a recorder of histories does.
+
+    The errors that it gets do not count as read by the application. It is called on the loop of the producer, in the
+    variants for asyncio and for threads, too.
+    """
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: OnDelivery) -> None:
+        self._function = function
+
+    def __call__(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        self._function(metadata, error)
+
+
 class Batch:
     """See the module's docstring. A record is known by its index in the batch.
 
@@ -108,7 +124,8 @@ class Batch:
 
     def count_unread(self, failures: UnreadFailures, error: Exception) -> None:
         """Counts the records without a callback, before the batch fails with this error."""
-        self.unread = set(range(len(self.records))).difference(index for index, _ in self.callbacks)
+        read = (index for index, callback in self.callbacks if not isinstance(callback, DeliveryObserver))
+        self.unread = set(range(len(self.records))).difference(read)
         self.unread_failures = failures
         failures.add(len(self.unread), error)
 

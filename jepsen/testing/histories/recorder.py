@@ -32,6 +32,8 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[str, str, bool]]] = {
     ("broker", "SyncProducer"): ("kraft_producers", "RecordedSyncProducer", True),
     ("broker", "Consumer"): ("kraft_consumers", "RecordedConsumer", False),
     ("broker", "SyncConsumer"): ("kraft_consumers", "RecordedSyncConsumer", False),
+    ("broker", "AsyncioProducer"): ("kraft_asyncio", "RecordedProducer", True),
+    ("broker", "AsyncioConsumer"): ("kraft_asyncio", "RecordedConsumer", False),
 }
 
 
@@ -167,9 +169,8 @@ def _kind_of(client: object) -> tuple[str, str, bool]:
             return kind
     libraries = "confluent-kafka, aiokafka, kafka-python or broker.client"
     name = type(client).__name__
-    kind_name = name.removeprefix("Asyncio")
-    if kind_name != name:
-        raise TypeError(f"{name} is not recorded; use {kind_name} or Sync{kind_name}")
+    if "ShareConsumer" in name:
+        raise TypeError(f"{name} is not recorded: histories have no share groups (KIP-932)")
     raise TypeError(f"{name} is no producer or consumer of {libraries}")
 
 

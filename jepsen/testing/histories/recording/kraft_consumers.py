@@ -1,7 +1,7 @@
 """Recorded consumers of this package's client library: Consumer and SyncConsumer."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
 
 from broker.client import RebalanceListener, SyncRebalanceListener, TopicPartition
 from jepsen.testing.histories.recording.reads import ReadLog, positions_of
@@ -47,8 +47,20 @@ class _SyncListener(SyncRebalanceListener):
         self._listener.on_lost(partitions)
 
 
+def commit_callback(reads: ReadLog, offsets: Any, callback: Any) -> Callable[[Any, Exception | None], None]:
+    """Record that a commit begins. The returned callback records its outcome and calls the application's, if any."""
+    commit = reads.commit(None if offsets is None else positions_of(offsets))
+
+    def committed(its_offsets: Any, error: Exception | None) -> None:
+        commit.ended(error)
+        if callback is not None:
+            callback(its_offsets, error)
+
+    return committed
+
+
 class _RecordedReads(RecordedClient):
-    """The methods that both consumers have."""
+    """The methods that Consumer and SyncConsumer share, which are not awaited."""
 
     def __init__(self, client: Any, reads: ReadLog) -> None:
         super().__init__(client)
@@ -70,14 +82,7 @@ class _RecordedReads(RecordedClient):
         self._seek_to("seek_to_end", list(partitions))
 
     def commit_soon(self, offsets: Any = None, callback: Any = None) -> None:
-        commit = self._reads.commit(None if offsets is None else positions_of(offsets))
-
-        def committed(its_offsets: Any, error: Exception | None) -> None:
-            commit.ended(error)
-            if callback is not None:
-                callback(its_offsets, error)
-
-        self._recorded_client.commit_soon(offsets, committed)
+        self._recorded_client.commit_soon(offsets, commit_callback(self._reads, offsets, callback))
 
     def _seek_to(self, method: str, partitions: list[TopicPartition]) -> None:
         sought = partitions or sorted(self._recorded_client.assignment())
@@ -85,12 +90,10 @@ class _RecordedReads(RecordedClient):
         self._reads.sought((*each, -1) for each in sought)
 
 
-class RecordedConsumer(_RecordedReads):
-    """Records the reads and the commits of a Consumer. Wrap it before its block is entered."""
+class AwaitedReads(RecordedClient):
+    """The methods that are awaited by tasks of Trio and of asyncio alike."""
 
-    def __init__(self, client: Any, reads: ReadLog) -> None:
-        super().__init__(client, reads)
-        client._listener = _Listener(reads, client._listener)
+    _reads: ReadLog
 
     async def fetch(self, *args: Any, **kwargs: Any) -> Any:
         began_ns = self._reads.log.file.now_ns()
@@ -106,14 +109,11 @@ class RecordedConsumer(_RecordedReads):
         self._reads.unrecorded("read_range")
         return self._recorded_client.read_range(*args, **kwargs)
 
-    def subscribe(self, *args: Any, listener: RebalanceListener | None = None, **kwargs: Any) -> None:
-        self._recorded_client.subscribe(*args, listener=_Listener(self._reads, listener), **kwargs)
-
     async def commit(self, offsets: Any = None) -> None:
         with self._reads.commit(None if offsets is None else positions_of(offsets)):
             await self._recorded_client.commit(offsets)
 
-    def __aiter__(self) -> "RecordedConsumer":
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
@@ -122,7 +122,7 @@ class RecordedConsumer(_RecordedReads):
         self._reads.received_one(began_ns, record)
         return record
 
-    async def __aenter__(self) -> "RecordedConsumer":
+    async def __aenter__(self) -> Self:
         await self._recorded_client.__aenter__()
         return self
 
@@ -131,6 +131,17 @@ class RecordedConsumer(_RecordedReads):
             return await self._recorded_client.__aexit__(*error)
         finally:
             self._reads.closed()
+
+
+class RecordedConsumer(AwaitedReads, _RecordedReads):
+    """Records the reads and the commits of a Consumer. Wrap it before its block is entered."""
+
+    def __init__(self, client: Any, reads: ReadLog) -> None:
+        super().__init__(client, reads)
+        client._listener = _Listener(reads, client._listener)
+
+    def subscribe(self, *args: Any, listener: RebalanceListener | None = None, **kwargs: Any) -> None:
+        self._recorded_client.subscribe(*args, listener=_Listener(self._reads, listener), **kwargs)
 
 
 class RecordedSyncConsumer(_RecordedReads):

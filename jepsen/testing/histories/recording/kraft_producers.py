@@ -1,4 +1,4 @@
-"""Recorded producers of this package's client library: Producer and SyncProducer."""
+"""Recorded producers of this package's client library: Producer, AsyncioProducer and SyncProducer."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -7,6 +7,8 @@ from typing import Any
 import trio
 
 from broker.client import TransactionAbortable
+from broker.client.producer.batch import DeliveryObserver
+from broker.client.producer.record_arguments import check_callback
 from jepsen.testing.histories.recording.reads import positions_of
 from jepsen.testing.histories.recording.recorded_client import RecordedClient
 from jepsen.testing.histories.recording.sends import RecordedSend, SendLog, code_of
@@ -39,6 +41,8 @@ class _RecordedSends(RecordedClient):
         on_delivery: Callable[[Any, Any], object] | None = None,
         **others: Any,
     ) -> Any:
+        if on_delivery is not None:
+            check_callback(on_delivery)
         send = self._sends.begin(topic, value, key, partition, others.get("headers"))
 
         def delivered(metadata: Any, error: Exception | None) -> None:
@@ -46,9 +50,11 @@ class _RecordedSends(RecordedClient):
             if on_delivery is not None:
                 on_delivery(metadata, error)
 
+        # Without a callback of its own, the application still learns of failures at the end of the producer's block.
+        callback = DeliveryObserver(delivered) if on_delivery is None else delivered
         try:
             return self._recorded_client.send_soon(
-                topic, value, key=key, partition=partition, on_delivery=delivered, **others
+                topic, value, key=key, partition=partition, on_delivery=callback, **others
             )
         except BaseException as error:
             send.refused(error)
@@ -60,7 +66,7 @@ class _RecordedSends(RecordedClient):
 
 
 class RecordedProducer(_RecordedSends):
-    """Records the sends and the transactions of a Producer."""
+    """Records the sends and the transactions of a Producer, and of an AsyncioProducer."""
 
     async def send(self, *args: Any, **kwargs: Any) -> Any:
         send = self._begin_send(*args, **kwargs)

@@ -1,8 +1,9 @@
 """Each recorder with its real client, against one node: the client behaves as before, and the history has all of it."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import aiokafka
@@ -13,7 +14,18 @@ import trio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import TopicPartition as AioPartition
 
-from broker.client import AsyncioProducer, Consumer, Producer, SyncConsumer, SyncProducer, TopicPartition
+from broker.client import (
+    AsyncioConsumer,
+    AsyncioProducer,
+    AsyncioRebalanceListener,
+    AsyncioShareConsumer,
+    Consumer,
+    Producer,
+    SyncConsumer,
+    SyncProducer,
+    TopicPartition,
+    UndeliveredRecords,
+)
 from jepsen.history import History, Operation, Outcome
 from jepsen.testing import Cluster
 from jepsen.testing.histories import Promise, Recorder, check, load_history
@@ -278,6 +290,90 @@ def test_blocking_kraft(node: Cluster, recorder: Recorder) -> None:
     expect_a_group_that_read_all(verified(recorder, node), topic, group)
 
 
+def test_asyncio_kraft(node: Cluster, recorder: Recorder) -> None:
+    topic, group, assigned = node.topic(), node.group(), []
+
+    class Listener(AsyncioRebalanceListener):
+        async def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+            assigned.append((asyncio.current_task(), list(partitions)))
+
+    async def run() -> None:
+        async with recorder.wrap(AsyncioProducer(node.bootstrap_servers)) as producer:
+            assert isinstance(producer, AsyncioProducer)
+            for offset, value in enumerate(VALUES[:3]):
+                assert (await producer.send(topic, value, key=b"k")).offset == offset
+            assert (await producer.send_soon(topic, VALUES[3], key=b"k")).offset == 3
+        settings: Any = {"group_id": group, "auto_offset_reset": "earliest", "enable_auto_commit": False}
+        inner = AsyncioConsumer(node.bootstrap_servers, topics=[topic], listener=Listener(), **settings)
+        async with recorder.wrap(inner) as consumer:
+            values = [(await anext(consumer)).value]
+            while len(values) < 4:
+                values += [each.value for each in await consumer.fetch()]
+            assert values == VALUES
+            await consumer.commit()
+        assert assigned == [(asyncio.current_task(), [TopicPartition(topic, 0)])]
+
+    asyncio.run(run())
+    expect_a_group_that_read_all(verified(recorder, node), topic, group)
+
+
+def test_asyncio_kraft_transactions_seeks_and_commits_without_waiting(node: Cluster, recorder: Recorder) -> None:
+    topic, group = node.topic(), node.group()
+
+    async def run() -> None:
+        async with recorder.wrap(AsyncioProducer(node.bootstrap_servers, transactional_id=node.group())) as producer:
+            await producer.init_transactions()
+            async with producer.transaction():
+                producer.send_soon(topic, b"committed")
+            with suppress(ZeroDivisionError):
+                async with producer.transaction():
+                    await producer.send(topic, b"aborted")
+                    raise ZeroDivisionError
+        committed = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        consumer = AsyncioConsumer(node.bootstrap_servers, group_id=group, isolation_level="read_committed")
+        async with recorder.wrap(consumer) as consumer:
+            await consumer.assign([TopicPartition(topic, 0)])
+            await consumer.seek_to_end()
+            await consumer.seek(TopicPartition(topic, 0), 0)
+            assert (await anext(consumer)).value == b"committed"
+            await consumer.commit_soon(callback=lambda *told: loop.call_soon_threadsafe(committed.set))
+            await committed.wait()
+
+    asyncio.run(run())
+    history = verified(recorder, node)
+    assert [each.outcome for each in history.of("send")] == [Outcome.OK, Outcome.FAIL]
+    [poll] = history.of("poll")
+    assert poll.result == ((0, "committed"),)
+    assert [each.value.offset for each in history.of("seek")] == [-1, -1, 0]
+    [commit] = history.of("commit")
+    assert (commit.outcome, commit.value.offsets) == (Outcome.OK, ((topic, 0, 1),))
+
+
+def test_recorded_producers_of_kraft_tell_of_records_that_were_not_written(node: Cluster, recorder: Recorder) -> None:
+    """The callback of the recorder does not count as one of the application, which would hide the failures."""
+    topic = node.topic()
+
+    async def send_by_asyncio() -> None:
+        async with recorder.wrap(AsyncioProducer(node.bootstrap_servers)) as producer:
+            producer.send_soon(topic, b"one")
+
+    async def send_by_trio() -> None:
+        async with recorder.wrap(Producer(node.bootstrap_servers)) as producer:
+            producer.send_soon(topic, b"one")
+
+    def send_by_thread() -> None:
+        with recorder.wrap(SyncProducer(node.bootstrap_servers)) as producer:
+            producer.send_soon(topic, b"one")
+
+    sends = partial(asyncio.run, send_by_asyncio()), partial(trio.run, send_by_trio), send_by_thread
+    with node.fault(api="Produce", topic=topic, error="INVALID_RECORD"):
+        for send in sends:
+            with pytest.RaisesGroup(UndeliveredRecords, allow_unwrapped=True, flatten_subgroups=True):
+                send()
+    assert [each.outcome for each in load_history(recorder.directory).of("send")] == [Outcome.FAIL] * 3
+
+
 def test_records_of_arrow_leave_the_promises_unknown(node: Cluster, recorder: Recorder) -> None:
     topic = node.topic()
     node.produce(topic, ["one"])
@@ -293,8 +389,8 @@ def test_records_of_arrow_leave_the_promises_unknown(node: Cluster, recorder: Re
 def test_client_of_another_kind_is_refused(recorder: Recorder) -> None:
     with pytest.raises(TypeError, match="str is no producer or consumer"):
         recorder.wrap("a client")
-    with pytest.raises(TypeError, match="AsyncioProducer is not recorded; use Producer or SyncProducer"):
-        recorder.wrap(AsyncioProducer("localhost:1"))
+    with pytest.raises(TypeError, match="AsyncioShareConsumer is not recorded: histories have no share groups"):
+        recorder.wrap(AsyncioShareConsumer("localhost:1", topics=["orders"], group_id="billing"))
 
 
 def test_versions_of_the_libraries_are_those_of_the_documentation() -> None:
