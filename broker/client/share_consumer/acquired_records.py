@@ -77,8 +77,8 @@ class AcquiredPartition:
         self._decoded: deque[ConsumerRecord] = deque()
         # The last offset of the last damaged batch, which several acquired ranges may share, and what is wrong with it.
         self._damage: tuple[int, WireError] | None = None
-        # All batches before this offset are decoded.
-        self._reached = self._ranges[0][0] if self._ranges else 0
+        # All batches before this offset are decoded, or not needed.
+        self._reached = 0
 
     @property
     def is_exhausted(self) -> bool:
@@ -89,6 +89,8 @@ class AcquiredPartition:
         first, last, count = self._ranges.popleft()
         if self._damage is not None and first <= self._damage[0]:
             return self._reject(first, last, count, *self._damage)
+        if first > self._reached:
+            self._skip_to(first)
         try:
             self._decode(last)
         except WireError as error:
@@ -115,12 +117,14 @@ class AcquiredPartition:
                 self._slices.popleft()
 
     def _take(self, first: int, last: int) -> list[ConsumerRecord]:
-        """The decoded records of a range. Records before it were not acquired."""
+        """The decoded records of a range, by rising offsets. Records before it were not acquired."""
         taken = []
+        following = first
         while self._decoded and self._decoded[0].offset <= last:
             record = self._decoded.popleft()
-            if record.offset >= first:
+            if record.offset >= following:
                 taken.append(record)
+                following = record.offset + 1
         return taken
 
     def _read_to_damage(self, first: int, last: int, count: int, error: WireError) -> AcquiredRange:
@@ -160,10 +164,14 @@ class AcquiredPartition:
         raise AssertionError("a slice that is not decoded has a batch that is not")
 
     def _skip_to(self, offset: int) -> None:
-        """Drops the batches before an offset, which is the first one after a batch."""
+        """Drops the batches before an offset: what is wrong with them does not matter."""
         self._reached = offset
-        piece = self._slices.popleft()
+        while self._slices and self._slices[0].end.offset <= offset:
+            self._slices.popleft()
+        if not self._slices:
+            return
+        piece = self._slices[0]
         for batch in whole_batches(self._records[piece.start : piece.stop]):
             if batch.end.offset > offset:
-                self._slices.appendleft(piece._replace(start=piece.start + batch.start))
+                self._slices[0] = piece._replace(start=piece.start + batch.start)
                 return

@@ -3,6 +3,8 @@
 from math import inf
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.client import TopicPartition
 from broker.client.share_consumer.acknowledgements import Source
@@ -16,9 +18,9 @@ from tests.support.scripted_broker import batch
 SOURCE = Source(1, TopicPartition("topic", 0), b"t" * 16, 1)
 
 
-def read(records: bytes, *acquired: tuple[int, int, int]) -> list[AcquiredRange]:
+def read(records: bytes, *acquired: tuple[int, int, int], check_crc: bool = True) -> list[AcquiredRange]:
     ranges = [AcquiredRecords(first_offset=first, last_offset=last, delivery_count=n) for first, last, n in acquired]
-    partition = AcquiredPartition(SOURCE, records, ranges, inf, check_crc=True)
+    partition = AcquiredPartition(SOURCE, records, ranges, inf, check_crc=check_crc)
     found = []
     while not partition.is_exhausted:
         found.append(partition.read())
@@ -60,6 +62,34 @@ def test_the_records_of_a_damaged_batch_are_rejected_and_others_are_read(acquire
     assert [offset for each in rejected for offset in range(each.first, each.last + 1)] == [3, 4, 5]
     assert {each.outcome for each in rejected} == {AcknowledgeType.REJECT}
     assert not any(list(each.gaps()) for each in found)
+
+
+@pytest.mark.parametrize("acquired", [[(3, 5, 1)], [(4, 5, 1)], [(0, 0, 1), (4, 5, 1)]])
+def test_a_damaged_batch_without_acquired_records_does_not_matter(acquired: list[tuple[int, int, int]]) -> None:
+    found = read(batch(0, 1) + damaged(batch(1, 2)) + batch(3, 3), *acquired)
+    assert [shown(each)[2] for each in found] == [list(range(first, last + 1)) for first, last, _ in acquired]
+
+
+@given(st.data(), st.booleans())
+def test_each_acquired_offset_is_a_record_a_gap_or_unreadable_whatever_the_bytes(
+    data: st.DataObject, check_crc: bool
+) -> None:
+    """A lost offset would keep its lock until that times out, and a doubled one would fail the acknowledgements."""
+    records = bytearray(b"".join(batch(3 * number, data.draw(st.integers(1, 3))) for number in range(4)))
+    for index in data.draw(st.lists(st.integers(0, len(records) - 1), max_size=3)):
+        records[index] = data.draw(st.integers(0, 255))
+    kept = data.draw(st.integers(0, len(records)) | st.just(len(records)))
+    bounds = sorted(data.draw(st.sets(st.integers(0, 14), min_size=2, max_size=6)))
+    acquired = [(first, last, 1) for first, last in zip(bounds[::2], bounds[1::2], strict=False)]
+    seen: list[int] = []
+    for found in read(bytes(records[:kept]), *acquired, check_crc=check_crc):
+        offsets = {record.offset for record in found.records}
+        offsets.update(offset for first, last in found.gaps() for offset in range(first, last + 1))
+        wanted = range(found.first, found.last + 1)
+        assert offsets == set(wanted) if found.unreadable is None else not offsets
+        assert len(found.records) <= len(offsets)
+        seen += wanted
+    assert seen == [offset for first, last, _ in acquired for offset in range(first, last + 1)]
 
 
 def test_acquired_records_after_a_cut_response_are_released_not_lost() -> None:

@@ -121,6 +121,16 @@ async def test_a_cancelled_fetch_takes_no_record_and_those_that_it_asked_for_com
         assert len(cluster.fetches()) == 1
 
 
+async def test_records_that_did_not_reach_the_caller_of_a_face_come_next() -> None:
+    async with share_leaders() as cluster, share_consumer_of(cluster) as consumer:
+        cluster.store(0, 0, 2)
+        records = await fetch(consumer)
+        consumer._take_back(records)
+        assert await fetch(consumer) == records
+        assert len(cluster.fetches()) == 1
+        assert cluster.outcomes() == []
+
+
 async def test_fetched_records_are_dropped_once_their_lock_has_ended() -> None:
     async with share_leaders() as cluster:
         cluster.lock_ms = 50
