@@ -128,3 +128,28 @@ def run_tool(name: str, *arguments: str) -> str:
     package = "org.apache.kafka.tools.consumer"
     line = apache_kafka.java(f"{package}.{name}", *arguments)
     return subprocess.run(line, capture_output=True, text=True, timeout=120, check=False).stdout
+
+
+def test_tool_of_java_administers_a_share_group_kip_932(
+    share_node: NodeProcess, full: bool, request: pytest.FixtureRequest
+) -> None:
+    if not full:
+        pytest.skip("eight JVMs take a while: --full starts them")
+    request.getfixturevalue("kafka_jars")
+    servers = ("--bootstrap-server", share_node.bootstrap)
+    limits = ("--max-messages", str(RECORDS), "--timeout-ms", str(1000 * DONE_WITHIN_S))
+    run_tool("ConsoleShareConsumer", *servers, "--topic", "topic", "--group", GROUP, *limits)
+
+    def run(*words: str) -> list[list[str]]:
+        lines = run_tool("group.ShareGroupCommand", *servers, *words).splitlines()
+        return [line.split() for line in lines if line.strip()]
+
+    assert run("--list", "--state") == [["GROUP", "STATE"], [GROUP, "Empty"]]
+    run("--reset-offsets", "--group", GROUP, "--topic", "topic", "--to-earliest", "--execute")
+    offsets = [row for row in run("--describe", "--group", GROUP, "--offsets") if row[0] == GROUP]
+    assert [(row[1], row[2], row[3]) for row in offsets] == [("topic", str(index), "0") for index in range(3)]
+    assert sum(int(row[-1]) for row in offsets) == RECORDS
+    assert run("--describe", "--group", GROUP, "--state")[-1][-2:] == ["Empty", "0"]
+    run("--delete-offsets", "--group", GROUP, "--topic", "topic")
+    run("--delete", "--group", GROUP)
+    assert run("--list") == []
