@@ -43,7 +43,7 @@ from kraft.message_codec import REQUESTS
 from tests.support.running_node import running_node
 from tests.support.sasl import sasl_node, sasl_port
 
-STORIES = 300
+STORIES = 450
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 
 

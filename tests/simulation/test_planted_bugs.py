@@ -46,7 +46,7 @@ SEARCHES = {
         ["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"]
     ),
     "a recovered segment is not written again": BugSearch(
-        ["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"], 11
+        ["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead", "OnlyFlipsAreDamage"], 11
     ),
     # Rolled segments are flushed at once, so a power cut can leave a gap only if that takes long. The scrubber may be
     # the first to find the gap.

@@ -8,12 +8,9 @@ from pathlib import Path
 from tests.support.example_repository import SIMULATION, write_repository
 from tests.support.source_code import ROOT
 
-# With this seed, each of the bugs is found.
-SEED = 4
-
 
 def run_example(directory: Path, *arguments: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SIMULATE_SEED": str(SEED), "PYTHONHASHSEED": "5"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SEEDS": "1", "PYTHONHASHSEED": "5"}
     command = [sys.executable, "-m", *arguments]
     done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True)
     return done.stdout + done.stderr
