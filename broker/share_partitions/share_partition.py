@@ -157,26 +157,32 @@ class SharePartition:
     def _acquire_available(
         self, fetched: Sequence[FetchedBatch], fetch_offset: int, acquisition: Acquisition, locked_until_ms: float
     ) -> None:
-        """Acquire records in flight that are available again."""
+        """Acquire records in flight that are available again. Those that have failed often come without others."""
         last_fetched = fetched[-1].last_offset
+        careful_left = 0  # how many more of those
         for records in self._records.overlapping(fetch_offset, last_fetched):
             if acquisition.is_complete:
                 return
             if not records.is_available:
                 continue
-            first, last = max(records.first, fetch_offset), min(records.last, last_fetched)
             careful_count = self._careful_count(records)
+            if acquisition.count and (careful_count == 1 or bool(careful_count) != bool(careful_left)):
+                acquisition.stop()
+                return
+            first, last = max(records.first, fetch_offset), min(records.last, last_fetched)
             if careful_count:
-                if acquisition.count:
-                    acquisition.stop()
-                    return
-                last = min(last, first + careful_count - 1)
+                careful_left = careful_left or careful_count
+                last = min(last, first + careful_left - 1)
             last = min(last, acquisition.last_of_available(first, fetched))
             for part in self._records.isolate(first, last):
                 part.acquire(acquisition.member_id, locked_until_ms)
                 acquisition.add_or_extend(part.first, part.last, part.delivery_count)
             if careful_count:
-                acquisition.stop()
+                careful_left -= last - first + 1
+                if careful_left <= 0:
+                    acquisition.stop()
+        if careful_left:
+            acquisition.stop()
 
     def _careful_count(self, records: InFlightRange) -> int:
         """The number of records to deliver, and no others with them; 0 if they have not failed often.

@@ -80,6 +80,21 @@ def test_records_that_fail_again_and_again_are_delivered_in_smaller_parts_and_th
     assert partition.start_offset == partition.end_offset == 16
 
 
+def test_scattered_records_that_failed_often_share_a_delivery_up_to_half_of_their_batch() -> None:
+    partition = SharePartition(DeliverySettings(delivery_count_limit=5), 0, 0)
+    log = [FetchedBatch(0, 15), FetchedBatch(16, 20)]
+    for _ in range(2):
+        acquire(partition, fetched=log[:1])
+        acknowledge(partition, 0, 15, 2)
+    acquire(partition, fetched=log[:1])
+    acknowledge(partition, 0, 15, *[2, 2, 1, 1] * 4)
+    assert acquire(partition, fetched=log) == [(0, 1, 4), (4, 5, 4), (8, 9, 4), (12, 13, 4)]
+    acknowledge(partition, 0, 1, 2)
+    assert acquire(partition, fetched=log) == [(0, 0, 5)], "a record is alone in its last delivery"
+    assert acquire(partition, fetched=log) == [(1, 1, 5)]
+    assert acquire(partition, fetched=log) == [(16, 20, 1)]
+
+
 def test_stored_state_is_loaded_with_gaps_as_available_records() -> None:
     batches = [StateBatch(10, 14, RecordState.ACKNOWLEDGED, 1), StateBatch(20, 21, RecordState.AVAILABLE, 3)]
     partition = SharePartition(DeliverySettings(delivery_count_limit=10), 7, 5, batches)
