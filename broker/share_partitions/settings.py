@@ -8,7 +8,7 @@ import attrs
 from broker.config import KafkaConfig
 from broker.replication.commit_state import READ_COMMITTED, READ_UNCOMMITTED
 from metadata.configuration import GROUP_CONFIGS, usable
-from metadata.configuration.group import GroupConfigs, share_offset_reset_ms
+from metadata.configuration.group import GroupConfigs, group_bounds, share_offset_reset_ms, within_bounds
 
 # Different sets of configs that groups have, which are few.
 _CACHED_MAX: Final = 100
@@ -58,7 +58,7 @@ class DeliverySettings:
         )
         if not overrides:
             return settings
-        texts = usable(GROUP_CONFIGS, overrides)
+        texts = within_bounds(usable(GROUP_CONFIGS, overrides), group_bounds(config.values))
         isolation = texts.get(GroupConfigs.share_isolation_level.name, "read_uncommitted")
         return cls(
             delivery_count_limit=int(

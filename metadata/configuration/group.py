@@ -1,7 +1,7 @@
 """The keys of a group. Each is a key of the broker without `group.`; the broker's value is the default."""
 
-from collections.abc import Collection, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 from metadata.configuration.broker import BrokerConfigs
 from metadata.configuration.definition import (
@@ -19,6 +19,9 @@ from metadata.configuration.definition import (
 from metadata.configuration.validators import one_of
 from metadata.configuration.vocabulary import BOOLEAN, MEDIUM, STRING
 from metadata.protocol.durations import duration_ms
+
+# The least and the greatest value of keys of groups, by their names.
+GroupBounds: TypeAlias = Mapping[str, tuple[int, int]]
 
 _BY_DURATION: Final = "by_duration:"
 
@@ -106,6 +109,7 @@ class GroupConfigs(ConfigValues):
 
 GROUP_CONFIGS = ConfigDef(GroupConfigs)
 # The keys of the protocols whose values the broker bounds, by `group.<protocol>.min.` and `group.<protocol>.max.`.
+_PROTOCOLS: Final = ("consumer", "share")
 _BOUNDED: Final = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
 _BOUNDED_OF_SHARES: Final = ("record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks")
 
@@ -130,24 +134,43 @@ def _value(of: ConfigKey[Any], broker: Values, overrides: Mapping[str, str]) -> 
     return value
 
 
+def group_bounds(broker: Values) -> GroupBounds:
+    """The broker's bounds of the values of groups."""
+    return {name: (_integer(broker[low]), _integer(broker[high])) for name, low, high in _bounded()}
+
+
+def within_bounds(texts: Mapping[str, str], bounds: GroupBounds) -> Mapping[str, str]:
+    """The usable configs of a group with each number moved to the nearest one that the bounds allow.
+
+    The bounds may have become narrower since the number was set.
+    """
+    moved = {}
+    for name, text in texts.items():
+        if name in bounds:
+            low, high = bounds[name]
+            if not low <= (number := int(text)) <= high:
+                moved[name] = str(max(low, min(number, high)))
+    return {**texts, **moved} if moved else texts
+
+
+def _bounded() -> Iterator[tuple[str, str, str]]:
+    """The names of keys with bounds, and those of the broker's keys with the least and the greatest value."""
+    for protocol in _PROTOCOLS:
+        for suffix in _BOUNDED + (_BOUNDED_OF_SHARES if protocol == "share" else ()):
+            yield f"{protocol}.{suffix}", f"group.{protocol}.min.{suffix}", f"group.{protocol}.max.{suffix}"
+
+
 def check_group_values(broker: Values, values: Mapping[str, ConfigValue], names: Collection[str]) -> None:
     """Raises InvalidConfig if values under these names exceed the broker's bounds, or contradict others."""
-    for protocol in ("consumer", "share"):
-        for suffix in _BOUNDED + (_BOUNDED_OF_SHARES if protocol == "share" else ()):
-            if f"{protocol}.{suffix}" in names:
-                _check_bounds(broker, values, protocol, suffix)
+    for name, low, high in _bounded():
+        if name in names and _integer(values[name]) < _integer(broker[low]):
+            raise InvalidConfig(f"{name} must be greater than or equal to {low}")
+        if name in names and _integer(values[name]) > _integer(broker[high]):
+            raise InvalidConfig(f"{name} must be less than or equal to {high}")
+    for protocol in _PROTOCOLS:
         session, heartbeat = f"{protocol}.session.timeout.ms", f"{protocol}.heartbeat.interval.ms"
         if {session, heartbeat} & set(names) and _integer(values[session]) <= _integer(values[heartbeat]):
             raise InvalidConfig(f"{session} must be greater than {heartbeat}")
-
-
-def _check_bounds(broker: Values, values: Mapping[str, ConfigValue], protocol: str, suffix: str) -> None:
-    name = f"{protocol}.{suffix}"
-    low, high = f"group.{protocol}.min.{suffix}", f"group.{protocol}.max.{suffix}"
-    if _integer(values[name]) < _integer(broker[low]):
-        raise InvalidConfig(f"{name} must be greater than or equal to {low}")
-    if _integer(values[name]) > _integer(broker[high]):
-        raise InvalidConfig(f"{name} must be less than or equal to {high}")
 
 
 def _integer(value: ConfigValue | None) -> int:

@@ -9,6 +9,7 @@ from broker.config import KafkaConfig
 from broker.config.checks import ASSIGNOR_CLASSES
 from kraft import lazy_attrs
 from metadata.configuration import GROUP_CONFIGS, BrokerConfigs, GroupConfigs, usable
+from metadata.configuration.group import GroupBounds, group_bounds, within_bounds
 from metadata.configuration.settings import from_key, settings_from
 
 _MINUTE_MS: Final = 60_000
@@ -24,7 +25,7 @@ class ConsumerGroupConfig:
     """The configs of consumer groups (KIP-848).
 
     `assignors` are names; the first one is the default. `can_upgrade` allows a classic group with members to become a
-    consumer group; `can_downgrade` allows the reverse.
+    consumer group; `can_downgrade` allows the reverse. `bounds` are those of the values that groups set.
     """
 
     session_timeout_ms: int = from_key(BrokerConfigs.group_consumer_session_timeout_ms)
@@ -34,6 +35,7 @@ class ConsumerGroupConfig:
     can_upgrade: bool = True
     can_downgrade: bool = True
     regex_refresh_interval_ms: int = from_key(BrokerConfigs.group_consumer_regex_refresh_interval_ms)
+    bounds: GroupBounds = attrs.field(factory=dict, eq=False)
 
     @classmethod
     def of(cls, config: KafkaConfig) -> "ConsumerGroupConfig":
@@ -45,13 +47,14 @@ class ConsumerGroupConfig:
             assignors=tuple(ASSIGNOR_CLASSES.get(name, name) for name in config.group_consumer_assignors),
             can_upgrade=policy in ("upgrade", "bidirectional"),
             can_downgrade=policy in ("downgrade", "bidirectional"),
+            bounds=group_bounds(config.values),
         )
 
     def of_group(self, overrides: Mapping[str, str]) -> "ConsumerGroupConfig":
         """The configs of a group that sets `overrides`. Unusable ones count as not set."""
         if not overrides:
             return self
-        texts = usable(GROUP_CONFIGS, overrides)
+        texts = within_bounds(usable(GROUP_CONFIGS, overrides), self.bounds)
         return attrs.evolve(
             self,
             session_timeout_ms=int(texts.get(_SESSION_TIMEOUT, self.session_timeout_ms)),
@@ -64,7 +67,7 @@ class ShareGroupConfig:
     """The configs of share groups (KIP-932).
 
     A target assignment is at least `assignment_interval_ms` old before the next one (KIP-1263). A request to initialize
-    states is repeated after `initialize_retry_interval_ms`.
+    states is repeated after `initialize_retry_interval_ms`. `bounds` are those of the values that groups set.
     """
 
     session_timeout_ms: int = from_key(BrokerConfigs.group_share_session_timeout_ms)
@@ -72,17 +75,18 @@ class ShareGroupConfig:
     members_max: int = from_key(BrokerConfigs.group_share_max_size)
     assignment_interval_ms: int = from_key(BrokerConfigs.group_share_assignment_interval_ms)
     initialize_retry_interval_ms: int = from_key(BrokerConfigs.group_share_initialize_retry_interval_ms)
+    bounds: GroupBounds = attrs.field(factory=dict, eq=False)
 
     @classmethod
     def of(cls, config: KafkaConfig) -> "ShareGroupConfig":
         """Reads the node's configuration."""
-        return settings_from(cls, config)
+        return settings_from(cls, config, bounds=group_bounds(config.values))
 
     def of_group(self, overrides: Mapping[str, str]) -> "ShareGroupConfig":
         """The configs of a group that sets `overrides`. Unusable ones count as not set."""
         if not overrides:
             return self
-        texts = usable(GROUP_CONFIGS, overrides)
+        texts = within_bounds(usable(GROUP_CONFIGS, overrides), self.bounds)
         return attrs.evolve(
             self,
             session_timeout_ms=int(texts.get(_SHARE_SESSION_TIMEOUT, self.session_timeout_ms)),

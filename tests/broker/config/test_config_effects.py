@@ -18,17 +18,22 @@ OF_A_NODE = (
     "broker.replication",
     "broker.security",
     "broker.server",
+    "broker.share_partitions",
     "broker.storage",
     "metadata.controller",
 )
 # Validates all keys, with and without effect.
 VALIDATION = ("broker.config.checks", "broker.config.endpoints")
-# The bounds of a group's configs, whose names `check_group_values` derives.
+# The bounds of a group's configs, whose names `metadata.configuration.group` derives.
 READ_BY_NAME = {
     f"group.{protocol}.{bound}.{key}"
     for protocol in ("consumer", "share")
     for bound in ("min", "max")
     for key in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
+} | {
+    f"group.share.{bound}.{key}"
+    for bound in ("min", "max")
+    for key in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms")
 }
 
 # They read the configs of a listener by their names.
