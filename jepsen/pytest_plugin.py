@@ -112,6 +112,13 @@ def kafka(request: pytest.FixtureRequest, _kafka_node: "Cluster") -> "Iterator[K
     """A Kafka node that all tests share. Topics and groups of a test are its own, and deleted after it."""
     from jepsen.testing.fixture_clusters import Kafka
 
+    # A mark of a class or a module may be for other tests of it.
+    of_test = [mark for mark in request.node.own_markers if mark.name == _MARKER]
+    if of_test and "kafka_cluster" not in request.fixturenames:
+        raise pytest.UsageError(
+            "@pytest.mark.kafka is for the fixture `kafka_cluster`, a cluster for this test; the fixture `kafka` is "
+            "one node, which all tests share"
+        )
     _note_use(request, _kafka_node)
     kafka = Kafka(_kafka_node)
     yield kafka

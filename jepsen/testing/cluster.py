@@ -1,6 +1,6 @@
 """A test cluster for code that blocks: `Cluster`. It imports the standard library alone, and no client of Kafka."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
@@ -16,10 +16,10 @@ WAIT_S: Final = 30.0
 class Cluster:
     """A cluster of its own, which serves once it is constructed. `close`, or the end of a `with` block, ends it.
 
-    The actions (`kill`, `pause`, `resume`, `stop`, `start`, `restart`) take one target: `node` is an id,
-    `leader_of` a partition as `(topic, number)`, `coordinator_of` a group, and `controller=True` the active controller.
-    They return when they have happened, with the ids of the nodes. With a `delay` in seconds they return at once, and
-    the target is found when the delay has passed.
+    The actions (`kill`, `pause`, `resume`, `stop`, `start`, `restart`) take one target: the id of a node, as in
+    `kill(1)`, `leader_of` a partition as `(topic, number)`, `coordinator_of` a group, or `controller=True`, the active
+    one. They return when they have happened, with the ids of the nodes. With a `delay` in seconds they return at once,
+    and the target is found when the delay has passed.
 
     Methods raise ControlError with the reason if the cluster cannot do it.
     """
@@ -128,29 +128,29 @@ class Cluster:
         """All committed records of a topic, in the order of partitions and offsets."""
         return [decode_record(each) for each in self._request("GET", f"/topics/{topic}/records")["records"]]
 
-    def kill(self, **target: Any) -> list[int]:
+    def kill(self, node: int | None = None, /, **target: Any) -> list[int]:
         """kill -9: the process of a node ends at once."""
-        return self._act("kill", target)
+        return self._act("kill", node, target)
 
-    def pause(self, **target: Any) -> list[int]:
+    def pause(self, node: int | None = None, /, **target: Any) -> list[int]:
         """Pause the process of a node (SIGSTOP), as a long garbage collection or a virtual machine's stop does."""
-        return self._act("pause", target)
+        return self._act("pause", node, target)
 
-    def resume(self, **target: Any) -> list[int]:
+    def resume(self, node: int | None = None, /, **target: Any) -> list[int]:
         """Let a paused node run on; all paused nodes without a target."""
-        return self._act("resume", target)
+        return self._act("resume", node, target)
 
-    def stop(self, **target: Any) -> list[int]:
+    def stop(self, node: int | None = None, /, **target: Any) -> list[int]:
         """Shut a node down cleanly; all nodes without a target."""
-        return self._act("stop", target)
+        return self._act("stop", node, target)
 
-    def start(self, **target: Any) -> list[int]:
+    def start(self, node: int | None = None, /, **target: Any) -> list[int]:
         """Start a node that is down, and wait until it serves; all that are down without a target."""
-        return self._act("start", target)
+        return self._act("start", node, target)
 
-    def restart(self, **target: Any) -> list[int]:
+    def restart(self, node: int | None = None, /, **target: Any) -> list[int]:
         """Shut a node down cleanly, and start it again."""
-        return self._act("restart", target)
+        return self._act("restart", node, target)
 
     def wait_for(
         self,
@@ -185,19 +185,24 @@ class Cluster:
         """
         return self._begin("/links", words, holds="cut" in words or "black_hole" in words)
 
-    def partition(self, *groups: Sequence[int | Mapping[str, Any]], black_hole: bool = False) -> FaultHandle:
+    def partition(
+        self, *groups: int | Mapping[str, Any] | Sequence[int | Mapping[str, Any]], black_hole: bool = False
+    ) -> FaultHandle:
         """Cut all links between nodes of different groups, both ways: `partition([1], [2, 3])`.
 
-        One group alone is cut off from all other nodes. With `black_hole`, bytes are lost rather than held.
+        One group alone is cut off from all other nodes; a node alone is a group. With `black_hole`, bytes are lost
+        rather than held. Raises TypeError.
         """
-        return self.link(groups=[list(group) for group in groups], **{"black_hole" if black_hole else "cut": True})
+        read = [_group_of_nodes(group) for group in groups]
+        return self.link(groups=read, **{"black_hole" if black_hole else "cut": True})
 
-    def isolate(self, *, black_hole: bool = False, **target: Any) -> FaultHandle:
+    def isolate(self, node: int | None = None, /, *, black_hole: bool = False, **target: Any) -> FaultHandle:
         """Cut all links of a node, with other nodes and with clients: `isolate(leader_of=(topic, 0))`.
 
         The node is named as for `kill`. With `black_hole`, bytes are lost rather than held.
         """
-        return self.link(isolated=target, **{"black_hole" if black_hole else "cut": True})
+        isolated = _named_node("isolate", node, target)
+        return self.link(isolated=isolated, **{"black_hole" if black_hole else "cut": True})
 
     def disk(self, **words: Any) -> FaultHandle:
         """Put a fault of a disk in force: `disk(node=1, full=True)`. The node may be a role; without one, all nodes.
@@ -336,8 +341,26 @@ class Cluster:
         answer: dict[str, Any] = self._request("POST", "/changes", {"change": change, **words})
         return answer
 
-    def _act(self, verb: str, target: dict[str, Any]) -> list[int]:
-        return list(self._request("POST", "/actions", {"action": verb, **target})["nodes"])
+    def _act(self, verb: str, node: object, target: dict[str, Any]) -> list[int]:
+        return list(self._request("POST", "/actions", {"action": verb, **_named_node(verb, node, target)})["nodes"])
 
     def _request(self, method: str, path: str, body: object = None) -> Any:
         return self._server.client.request(method, self._path + path, body)
+
+
+def _named_node(call: str, node: object, target: Mapping[str, Any]) -> dict[str, Any]:
+    """The words of a target, whose node may have been given alone: `kill(1)`. Raises TypeError."""
+    if node is None:
+        return dict(target)
+    if type(node) is not int or "node" in target:
+        raise TypeError(f"{call} takes the id of a node, or a role such as leader_of=(topic, 0), not {node!r}")
+    return {"node": node, **target}
+
+
+def _group_of_nodes(group: object) -> list[Any]:
+    """The nodes of one side of a partition. Raises TypeError."""
+    if isinstance(group, int | Mapping):
+        return [group]
+    if isinstance(group, str) or not isinstance(group, Iterable):
+        raise TypeError(f"partition takes groups of nodes, as in partition([1], [2, 3]), not {group!r}")
+    return list(group)

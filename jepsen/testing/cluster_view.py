@@ -5,13 +5,14 @@ answer. The answer with the highest metadata offset counts.
 """
 
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Any, Final, TypeVar
 
 import trio
 
 from broker.client import Admin
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
-from jepsen.testing.errors import ActionRefused, NotReached
+from jepsen.testing.errors import ActionRefused, NotReached, NotThere
 from jepsen.testing.hosted_cluster import HostedCluster
 from jepsen.testing.hosted_node import HostedNode, NodeState
 
@@ -23,20 +24,30 @@ _T = TypeVar("_T")
 
 
 class ClusterView:
-    """Each method that waits raises NotReached after `timeout_s`."""
+    """A view for one call. Each method that waits raises NotReached after `timeout_s`."""
 
     def __init__(self, cluster: HostedCluster) -> None:
         self._cluster = cluster
+        # Looked up once for each topic that is missing: a view is made for one call.
+        self._nearest_topics: dict[str, str | None] = {}
 
-    async def leader_of(self, topic: str, partition: int, timeout_s: float) -> HostedNode:
-        """The leader of a partition, once one serves."""
+    async def leader_of(
+        self, topic: str, partition: int, timeout_s: float, absent_s: float | None = None
+    ) -> HostedNode:
+        """The leader of a partition, once one serves.
 
+        Raises NotThere if the partition does not exist and is not created within `absent_s`; None waits for it.
+        """
         problem = unserved = f"{topic}-{partition} has no leader that serves"
+        appears_by = inf if absent_s is None else trio.current_time() + absent_s
 
         async def look() -> HostedNode | None:
             nonlocal problem
             partitions = await self._partitions(topic)
-            problem = _absence(topic, partition, partitions) or unserved
+            absence = await self._absence(topic, partition, partitions)
+            if absence is not None and trio.current_time() >= appears_by:
+                raise NotThere(absence)
+            problem = absence or unserved
             if partitions is None or partition >= len(partitions):
                 return None
             return self._serving(partitions[partition]["leader"])
@@ -80,7 +91,7 @@ class ClusterView:
         async def look() -> bool:
             nonlocal problem
             partitions = await self._partitions(topic)
-            problem = _absence(topic, partition, partitions) or unsynced
+            problem = await self._absence(topic, partition, partitions) or unsynced
             chosen = (partitions or [])[partition : None if partition is None else partition + 1]
             return bool(chosen) and all(sorted(each["isr"]) == sorted(each["replicas"]) for each in chosen)
 
@@ -123,6 +134,18 @@ class ClusterView:
         partitions: list[dict[str, Any]] | None = None if view is None else view["partitions"]
         return partitions
 
+    async def _absence(self, topic: str, partition: int | None, partitions: list[Any] | None) -> str | None:
+        """The reason why there is no such topic or partition; None if it exists, or if no node answers."""
+        if partitions == []:
+            if topic not in self._nearest_topics:
+                found = await self._ask_latest("nearest_topic", topic=topic)
+                self._nearest_topics[topic] = None if found is None else found["name"]
+            nearest = self._nearest_topics[topic]
+            return f"no topic is named {topic}" + (f"; the nearest name is {nearest}" if nearest else "")
+        if partitions is not None and partition is not None and partition >= len(partitions):
+            return f"{topic} has no partition {partition}; its partitions: {len(partitions)}"
+        return None
+
     async def _create_offsets_topic(self, group: str) -> None:
         view = await self._ask_latest("view_topic", topic=CONSUMER_OFFSETS)
         if view is not None and not view["partitions"]:
@@ -143,15 +166,6 @@ class ClusterView:
     def _serving(self, node_id: int) -> HostedNode | None:
         node = self._cluster.nodes.get(node_id)
         return node if node is not None and node.state is NodeState.SERVING else None
-
-
-def _absence(topic: str, partition: int | None, partitions: list[dict[str, Any]] | None) -> str | None:
-    """The reason why there is no such topic or partition; None if it exists, or if no node answers."""
-    if partitions == []:
-        return f"no topic is named {topic}"
-    if partitions is not None and partition is not None and partition >= len(partitions):
-        return f"{topic} has no partition {partition}; its partitions: {len(partitions)}"
-    return None
 
 
 async def _ask(node: HostedNode, command: str, **arguments: object) -> dict[str, Any] | None:

@@ -5,6 +5,8 @@ open: the kernel closes it if this process is killed, and the supervisor then en
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -22,6 +24,10 @@ class ControlError(Exception):
         self.status = status
 
 
+class ServerEnded(ConnectionError):
+    """The test server does not run any more."""
+
+
 class ControlClient:
     """`address` is the "host:port" of a control port."""
 
@@ -29,22 +35,42 @@ class ControlClient:
         self.address = address
 
     def request(self, method: str, path: str, body: object = None) -> Any:
-        """The parsed response. Raises ControlError, OSError."""
+        """The parsed response. Raises ControlError, ServerEnded, TimeoutError, OSError."""
         connection = self._connect()
         try:
-            return json.loads(_respond(connection, method, path, body).read())
+            with self._ended_told(f"{method} {path}"):
+                return json.loads(_respond(connection, method, path, body).read())
         finally:
             connection.close()
 
     def take_lease(self) -> "Lease":
-        """Raises OSError if the server has ended."""
+        """Raises ServerEnded, OSError."""
         connection = self._connect()
         try:
-            response = _respond(connection, "POST", "/leases", None)
-            return Lease(json.loads(response.readline())["lease"], connection)
+            with self._ended_told("POST /leases"):
+                response = _respond(connection, "POST", "/leases", None)
+                return Lease(json.loads(response.readline())["lease"], connection)
         except BaseException:
             connection.close()
             raise
+
+    @contextmanager
+    def _ended_told(self, request: str) -> Iterator[None]:
+        """Raise errors of the connection as what they mean for a test."""
+        from http.client import IncompleteRead
+
+        try:
+            yield
+        except (ConnectionError, IncompleteRead) as error:
+            # A server does not end by itself while a lease is held: it was killed, or has failed.
+            raise ServerEnded(
+                f"the test server at {self.address} has ended: it was killed, or its standard error says why. All its "
+                f"clusters have ended with it ({request}: {str(error) or type(error).__name__})"
+            ) from error
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"the test server at {self.address} has not answered {request} within {_TIMEOUT_S:g} s"
+            ) from error
 
     def _connect(self) -> "HTTPConnection":
         from http.client import HTTPConnection  # takes longer to import than all else of a session without Kafka

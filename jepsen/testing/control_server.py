@@ -10,7 +10,7 @@ import json
 import re
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -64,6 +64,9 @@ class ControlServer:
                     if protocol.our_state is not h11.DONE or protocol.their_state is not h11.DONE:
                         return
                     protocol.start_next_cycle()
+            except h11.RemoteProtocolError as error:
+                with suppress(trio.BrokenResourceError, trio.ClosedResourceError, h11.ProtocolError):
+                    await stream.send_all(_refusal(protocol, error))
             except (trio.BrokenResourceError, trio.ClosedResourceError, h11.ProtocolError):
                 pass
 
@@ -87,6 +90,13 @@ class ControlServer:
             described = "".join(traceback.format_exception(error))
             await stream.send_all(_head(protocol, _FAILED) + _piece(protocol, {"error": described}))
         await stream.send_all(protocol.send(h11.EndOfMessage()) or b"")
+
+
+def _refusal(protocol: h11.Connection, error: h11.RemoteProtocolError) -> bytes:
+    """The response to bytes that are no request. The connection is closed after it. Raises h11.LocalProtocolError."""
+    refused = {"error": f"the request is not HTTP: {error}"}
+    parts = _head(protocol, error.error_status_hint), _piece(protocol, refused), protocol.send(h11.EndOfMessage())
+    return b"".join(part or b"" for part in parts)
 
 
 def _head(protocol: h11.Connection, status: int) -> bytes:

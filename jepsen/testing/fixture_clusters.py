@@ -26,6 +26,17 @@ class Kafka:
         self._faults: list[FaultHandle] = []
         self._admin: SyncAdmin | None = None
 
+    if not TYPE_CHECKING:  # type checkers know all methods
+
+        def __getattr__(self, name: str) -> Any:
+            """Called for methods that only clusters have. Raises AttributeError."""
+            if hasattr(Cluster, name):
+                raise AttributeError(
+                    f"the fixture `kafka` has no {name}: it is one node, which all tests share. Use the fixture "
+                    "`kafka_cluster`, a cluster for this test"
+                )
+            raise AttributeError(f"the fixture `kafka` has no attribute {name!r}")
+
     @property
     def bootstrap_servers(self) -> str:
         return self._cluster.bootstrap_servers

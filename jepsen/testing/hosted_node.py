@@ -12,12 +12,14 @@ import attrs
 import trio
 
 from broker.cli.local_cluster import LocalNode
-from jepsen.testing.errors import ActionRefused, NodeFailed, NodeNotRunning
+from jepsen.testing.errors import ActionRefused, NodeFailed, NodeNotRunning, NotReached
 from jepsen.testing.json_lines import JsonLines
 from jepsen.testing.zygote_link import ForkedProcess, ForkFailed, ZygoteLink
 
 # A node answers a command within a turn of its loop. One that takes longer is stuck.
 _COMMAND_S: Final = 5.0
+# A node moves its leaders and writes its logs before it ends. One that takes longer is stuck, or suspended.
+SHUTDOWN_S: Final = 30.0
 _OUTPUT_LINES: Final = 30
 
 
@@ -144,9 +146,17 @@ class HostedNode:
             self._set_state(NodeState.DOWN)
 
     async def wait_ended(self) -> None:
-        """Wait until its process has ended."""
-        if self.process is not None:
-            await self.process.ended.wait()
+        """Wait until its process has ended. Raises NotReached."""
+        process = self.process
+        if process is None:
+            return
+        with trio.move_on_after(SHUTDOWN_S):
+            await process.ended.wait()
+        if not process.ended.is_set():
+            raise NotReached(
+                f"node {self.node_id} has not shut down within {SHUTDOWN_S:g} s; it may be suspended (SIGSTOP), and "
+                f"kill({self.node_id}) ends it. The end of its log:\n{self.output_tail()}"
+            )
 
     async def kill(self) -> None:
         """kill -9, also while it shuts down. The node's process has ended on return. Raises ActionRefused."""
@@ -204,7 +214,10 @@ class HostedNode:
                 await self._link.send({"id": number, "command": command, **arguments})
                 await answer.arrived.wait()
         except trio.TooSlowError:
-            raise ActionRefused(f"node {self.node_id} does not answer") from None
+            raise ActionRefused(
+                f"node {self.node_id} has not answered within {_COMMAND_S:g} s; it may be suspended (SIGSTOP), and "
+                f"kill({self.node_id}) ends it"
+            ) from None
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             answer.has_lost_node = True
         finally:

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.coordinator.runtime.java_hash import java_hash
 from broker.node import Node
+from jepsen.testing.nearest_name import nearest_name
 
 # The commands by name: functions of the node and of the command's other words.
 Commands: TypeAlias = Mapping[str, Callable[..., Awaitable[Any]]]
@@ -36,6 +37,12 @@ async def view_topic(node: Node, topic: str) -> dict[str, Any]:
     }
 
 
+async def nearest_topic(node: Node, topic: str) -> dict[str, Any]:
+    """The name of the topic that is most like `topic`; None if none is like it."""
+    image = _loader(node).image
+    return {"offset": image.offset, "name": nearest_name(topic, image.topics.by_name)}
+
+
 async def view_coordinator(node: Node, group: str | None = None, transactional_id: str | None = None) -> dict[str, Any]:
     """The partition of the internal topic that a group or a transactional id belongs to; None before there is one."""
     topic, key = (CONSUMER_OFFSETS, group) if group is not None else (TRANSACTION_STATE, transactional_id or "")
@@ -52,6 +59,7 @@ def _loader(node: Node) -> Any:
 
 
 COMMANDS: Final[Commands] = {
+    "nearest_topic": nearest_topic,
     "stop": stop,
     "view_coordinator": view_coordinator,
     "view_topic": view_topic,

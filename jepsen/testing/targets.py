@@ -26,11 +26,15 @@ TARGETS: Final = tuple(TARGET_WORDS)
 NODE_SCHEMA: Final = {"oneOf": [{"type": "integer"}, object_schema(TARGET_WORDS, TARGETS)]}
 # For a role to be taken.
 _WITHIN_S: Final = 30.0
+# For a topic to be known to the nodes: its creation is acknowledged by the controller, which they follow. A name that
+# they do not know for longer is misspelt.
+_APPEARS_S: Final = 1.0
 
 
 @attrs.frozen
 class Target:
-    """`cause` says for the timeline why a node was chosen. `find` raises NotReached if no node takes the role."""
+    """`cause` says for the timeline why a node was chosen. `find` raises NotReached if no node takes the role,
+    and NotThere if there is no such partition."""
 
     find: Callable[[ClusterView], Awaitable[HostedNode]]
     cause: str
@@ -48,7 +52,8 @@ def read_target(cluster: HostedCluster, words: Words) -> Target | None:
         return _by_id(cluster, words.integer(word))
     if word == "leader_of":
         topic, partition = words.partition(word)
-        return Target(lambda view: view.leader_of(topic, partition, _WITHIN_S), f"leader of {topic}-{partition}")
+        leads = f"leader of {topic}-{partition}"
+        return Target(lambda view: view.leader_of(topic, partition, _WITHIN_S, _APPEARS_S), leads)
     if word == "coordinator_of":
         group = words.text(word)
         return Target(lambda view: view.coordinator_of(group, _WITHIN_S), f"coordinator of group {group}")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jepsen.testing.errors import BadRequest
+from jepsen.testing.nearest_name import suggestion
 from jepsen.testing.word_types import NUMBER_MAX, Word
 
 
@@ -102,7 +103,8 @@ class Words:
     def end(self) -> None:
         """Raises BadRequest if a word was not taken. Words with null count as missing."""
         if unknown := [word for word, value in self._words.items() if value is not None]:
-            raise BadRequest(f"unknown: {', '.join(unknown)}")
+            nearest = "" if self._declared is None else suggestion(unknown[0], self._declared)
+            raise BadRequest(f"unknown: {', '.join(unknown)}{nearest}")
 
     def _take(self, word: str, default: Any, taken_as: str) -> Any:
         if self._declared is not None:

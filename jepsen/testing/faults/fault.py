@@ -5,8 +5,7 @@
 The words are the same in Python and in JSON. Words that cannot mean anything are refused when the fault is made.
 """
 
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
 from random import Random
@@ -29,6 +28,7 @@ from jepsen.testing.faults.shapes import (
     kinds_of,
     shape_of,
 )
+from jepsen.testing.nearest_name import suggestion
 
 # A held or delayed request takes an entry in a connection, and its client gives up long before.
 DELAY_MS_MAX: Final = 24 * 3600 * 1000
@@ -239,7 +239,7 @@ def _selection(words: Mapping[str, Any], apis: list[Api] | None) -> Selection:
 
 def _check_value(word: str, value: Any) -> None:
     if word not in FAULT_WORD_NAMES:
-        raise FaultRefused(f"no fault has the word {word!r}{_suggestion(word, FAULT_WORD_NAMES)}")
+        raise FaultRefused(f"no fault has the word {word!r}{suggestion(word, FAULT_WORD_NAMES)}")
     if word in _TEXTS and not (isinstance(value, str) and value):
         raise FaultRefused(f"{word} is a name, not {value!r}")
     if word in INTEGERS and not (_is_integer(value) and value >= INTEGERS[word]):
@@ -273,14 +273,9 @@ def _apis(named: Any) -> list[Api] | None:
     for name in names:
         api = api_named(name)
         if api is None:
-            raise FaultRefused(f"no API is named {name!r}{_suggestion(name, [each.name for each in APIS.values()])}")
+            raise FaultRefused(f"no API is named {name!r}{suggestion(name, [each.name for each in APIS.values()])}")
         found.append(api)
     return found
-
-
-def _suggestion(name: str, names: Iterable[str]) -> str:
-    close = get_close_matches(name, list(names), n=1)
-    return f"; the nearest name is {close[0]}" if close else ""
 
 
 def _check_selection(selection: Selection, apis: list[Api] | None) -> None:
@@ -299,8 +294,10 @@ def _check_selection(selection: Selection, apis: list[Api] | None) -> None:
 
 
 def _error_code(name: Any) -> ErrorCode:
+    if _is_integer(name) and name in {code.value for code in ErrorCode}:
+        raise FaultRefused(f"error is a name: {ErrorCode(name).name!r} for {name}")
     if not isinstance(name, str) or name not in ErrorCode.__members__:
-        raise FaultRefused(f"Kafka has no error {name!r}{_suggestion(str(name), ErrorCode.__members__)}")
+        raise FaultRefused(f"Kafka has no error {name!r}{suggestion(str(name), ErrorCode.__members__)}")
     if ErrorCode[name] is ErrorCode.NONE:
         raise FaultRefused("NONE is the code of success")
     return ErrorCode[name]

@@ -1,6 +1,8 @@
 """A test cluster through its Python face, with confluent-kafka as the application under test."""
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,19 +134,49 @@ def test_mistakes_in_actions_are_named(server: ServerLease) -> None:
         ({"node": 7}, "no node 7; there are 1"),
         ({"node": "1"}, "node has to be an integer, not '1'"),
         ({"leader_of": "orders"}, "leader_of has to be a topic and a partition"),
-        ({"node": 1, "after": 3}, "unknown: after"),
+        ({"node": 1, "dealy": 3}, "unknown: dealy; the nearest name is delay"),
+        ({"leader_of": ("ordres", 0)}, "no topic is named ordres; the nearest name is orders-"),
+        ({"leader_of": ("__unlike__", 0)}, "no topic is named __unlike__$"),
     ]
     with Cluster(1, server=server) as cluster:
+        topic = cluster.topic("orders")
+        mistakes.append(({"leader_of": (topic, 3)}, f"{topic} has no partition 3; its partitions: 1"))
+        began = time.monotonic()
         for arguments, message in mistakes:
             with pytest.raises(ControlError, match=message):
                 cluster.kill(**arguments)
+        assert time.monotonic() - began < 15
+        with pytest.raises(TypeError, match=r"kill takes the id of a node, or a role such as leader_of=\(topic, 0\)"):
+            cluster.kill("1")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"as in partition\(\[1\], \[2, 3\]\), not '1'"):
+            cluster.partition("1")
+
+
+def test_nodes_are_named_by_their_ids_alone(server: ServerLease) -> None:
+    with Cluster(3, server=server) as cluster:
+        with cluster.partition(1, [2, 3]), cluster.partition({"controller": True}), cluster.isolate(2):
+            pass
+        assert cluster.kill(1) == [1]
+        assert states(cluster) == {1: "down", 2: "serving", 3: "serving"}
+        assert cluster.start(1) == [1]
+
+
+def test_node_that_was_suspended_from_outside_is_not_waited_for_without_end(
+    server: ServerLease,
+) -> None:
+    with Cluster(1, server=server) as cluster:
+        os.kill(cluster.nodes[0]["pid"], signal.SIGSTOP)
+        with pytest.raises(ControlError, match=r"node 1 has not answered within 5 s; it may be suspended \(SIGSTOP\)"):
+            cluster.stop(1)
+        assert cluster.kill(1) == [1]
+        assert cluster.start(1) == [1]
 
 
 def test_wait_for_an_absent_topic_or_partition_names_it(server: ServerLease) -> None:
     with Cluster(1, server=server) as cluster:
         topic = cluster.topic("orders")
         absent: list[tuple[dict[str, Any], str]] = [
-            ({"leader": ("absent", 0)}, "no topic is named absent, after 0.1 s"),
+            ({"leader": ("ordres", 0)}, f"no topic is named ordres; the nearest name is {topic}, after 0.1 s"),
             ({"in_sync": "absent"}, "no topic is named absent, after 0.1 s"),
             ({"leader": (topic, 7)}, f"{topic} has no partition 7; its partitions: 1, after 0.1 s"),
             ({"in_sync": (topic, 7)}, f"{topic} has no partition 7; its partitions: 1, after 0.1 s"),

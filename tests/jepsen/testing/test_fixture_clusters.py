@@ -1,5 +1,7 @@
 """The objects of the pytest fixtures, without pytest."""
 
+from typing import Any
+
 import pytest
 
 from broker.client.errors import ClosedError
@@ -30,3 +32,11 @@ def test_all_clusters_end_although_one_cannot_be_ended(server: ServerLease) -> N
         clusters.close()
     with pytest.raises(ControlError):
         second.age()
+
+
+def test_fixture_of_one_node_names_the_fixture_that_has_the_methods_of_clusters(server: ServerLease) -> None:
+    kafka: Any = Kafka(Cluster(1, server=server, shared_as="histories"))
+    with pytest.raises(AttributeError, match=r"the fixture `kafka` has no kill: .* Use the fixture `kafka_cluster`"):
+        kafka.kill(leader_of=("orders", 0))
+    with pytest.raises(AttributeError, match="the fixture `kafka` has no attribute 'kil'"):
+        kafka.kil()

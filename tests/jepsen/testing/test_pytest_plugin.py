@@ -116,6 +116,11 @@ def test_wrong_marker(kafka_cluster):
 @pytest.mark.kafka(node=1)
 def test_marker_with_a_wrong_word(kafka_cluster):
     pass
+
+
+@pytest.mark.kafka(nodes=3)
+def test_marker_without_its_fixture(kafka):
+    pass
 '''
 
 KILLED = """
@@ -165,9 +170,10 @@ def _is_there(path: str) -> bool:
 
 def test_fixtures_serve_tests_of_two_processes_and_leave_nothing(tmp_path: Path) -> None:
     done = run_session(tmp_path, APPLICATION, "-n", "2", "--dist", "loadscope", "--kafka-log", "debug")
-    assert "1 failed, 8 passed, 2 errors" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 8 passed, 3 errors" in done.stdout, done.stdout + done.stderr
     assert "per is one of test, module, session, not 'week'" in done.stdout
     assert "takes nodes, security, config, seed, per, not node" in done.stdout
+    assert "@pytest.mark.kafka is for the fixture `kafka_cluster`" in done.stdout
     assert len({each.read_text() for each in tmp_path.glob("servers-*")}) == 1
     report = done.stdout.partition("timeline, seed 7")[2]
     kill = report.index("TEST    node_kill target=")
