@@ -41,10 +41,9 @@ def docstring_example(name: str) -> str:
     return textwrap.dedent("\n\n".join(blocks))
 
 
-def allow_share_groups(bootstrap: str, group: str) -> None:
-    """Has the cluster serve share groups, and this one begin with the first record."""
+def begin_with_the_first_record(bootstrap: str, group: str) -> None:
+    """Has a share group begin with the first record."""
     with broker.client.SyncAdmin(bootstrap) as admin:
-        admin.update_features({"share.version": broker.client.FeatureUpdate(1)}).raise_first()
         resource = ConfigResource(ConfigResourceType.GROUP, group)
         changes = {resource: [ConfigChange("share.auto.offset.reset", "earliest")]}
         admin.incremental_alter_configs(changes).raise_first()
@@ -76,7 +75,7 @@ def test_the_examples_in_docstrings_run(name: str, bootstrap: str) -> None:
         with broker.client.SyncProducer(bootstrap) as producer:
             producer.send(topic, b"value")
     if "ShareConsumer" in name:
-        allow_share_groups(bootstrap, "workers")
+        begin_with_the_first_record(bootstrap, "workers")
     code = docstring_example(name)
     for old, new in changes.items():
         code = code.replace(old, new)

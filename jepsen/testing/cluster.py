@@ -37,11 +37,11 @@ class Cluster:
         shared_as: str | None = None,
     ) -> None:
         """`config` has configs of Kafka for all nodes. `features` has the levels that features begin with, where they
-        differ from those of new clusters: `{"share.version": 1}` allows share groups. `security` is that of clients:
-        `plaintext`, `ssl`, `mtls`, `sasl_plaintext` or `sasl_ssl`. The random numbers of the nodes follow from `seed`,
-        by default a random one. `log_level` is that of the nodes' logs. `server` is the test server, by default one of
-        this process. All processes that use a server and give `shared_as` have the same cluster, which lasts as long as
-        the server.
+        differ from those of new clusters: `{"share.version": 0}` is a cluster without share groups. `security` is that
+        of clients: `plaintext`, `ssl`, `mtls`, `sasl_plaintext` or `sasl_ssl`. The random numbers of the nodes follow
+        from `seed`, by default a random one. `log_level` is that of the nodes' logs. `server` is the test server, by
+        default one of this process. All processes that use a server and give `shared_as` have the same cluster, which
+        lasts as long as the server.
         """
         self._server = server or own_server()
         self._is_shared, self._is_closed = shared_as is not None, False

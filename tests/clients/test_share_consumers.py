@@ -23,12 +23,11 @@ RECORDS = 600
 GROUP = "group"
 
 
-def test_share_consumer_of_librdkafka_fails_at_once_kip_932(bootstrap: str, topic: str) -> None:
+def test_share_consumer_of_librdkafka_fails_at_once_kip_932(node_without_share_groups: NodeProcess) -> None:
     """Without ShareGroupHeartbeat among the advertised APIs, it looked its coordinator up again, for ever."""
-    create_topic(bootstrap, topic, 1)
-    consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": topic})
+    consumer = ShareConsumer({"bootstrap.servers": node_without_share_groups.bootstrap, "group.id": GROUP})
     try:
-        consumer.subscribe([topic])
+        consumer.subscribe(["topic"])
         error = first_error(consumer)
     finally:
         consumer.close()
@@ -47,16 +46,31 @@ def first_error(consumer: ShareConsumer) -> KafkaError:
     raise AssertionError(f"no error within {FAILS_WITHIN_S} s")
 
 
-def test_share_consumer_of_java_fails_at_once_kip_932(bootstrap: str, topic: str, kafka_jars: None) -> None:
-    create_topic(bootstrap, topic, 1)
+def test_share_consumer_of_java_fails_at_once_kip_932(node_without_share_groups: NodeProcess, kafka_jars: None) -> None:
     timeout_ms = 1_000
     line = apache_kafka.java(
         "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
-        *("--bootstrap-server", bootstrap, "--topic", topic, "--group", topic, "--timeout-ms", str(timeout_ms)),
+        *("--bootstrap-server", node_without_share_groups.bootstrap, "--topic", "topic"),
+        *("--group", GROUP, "--timeout-ms", str(timeout_ms)),
     )
     done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
     said = done.stdout + done.stderr
     assert "UnsupportedVersionException: The cluster does not support the share group protocol" in said
+
+
+@pytest.fixture
+def node_without_share_groups(new_node: Callable[..., NodeProcess]) -> Iterator[NodeProcess]:
+    node = new_node()
+    node.start()
+
+    async def lower_the_level() -> None:
+        async with connected(int(node.bootstrap.rpartition(":")[2])) as client:
+            await enable_share_groups(client, level=0)
+
+    trio.run(lower_the_level)
+    create_topic(node.bootstrap, "topic", 1)
+    yield node
+    node.stop()
 
 
 @pytest.fixture
@@ -67,7 +81,6 @@ def share_node(new_node: Callable[..., NodeProcess]) -> Iterator[NodeProcess]:
 
     async def prepare() -> None:
         async with connected(int(node.bootstrap.rpartition(":")[2])) as client:
-            await enable_share_groups(client)
             await set_group_config(client, "share.auto.offset.reset", "earliest")
 
     trio.run(prepare)

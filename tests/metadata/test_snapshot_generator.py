@@ -89,7 +89,7 @@ async def test_the_bytes_before_a_restart_count() -> None:
     """These bytes are in the log, whose length the snapshots bound."""
     disk = VolatileDisk()
     for life, expected in enumerate((False, False, True)):
-        async with metadata_node(disk, snapshot_bytes=3_000, seed=life) as node:
+        async with metadata_node(disk, snapshot_bytes=3_200, seed=life) as node:
             await node.join()
             await create(node, *(f"topic-{life}-{number}" for number in range(9)))
             await wait_all_tasks_blocked()

@@ -9,7 +9,7 @@ from broker.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitReque
 from broker.wire.codec import decode
 from broker.wire.header import parse_request_header
 from tests.support.requests import create_topic
-from tests.support.share_requests import allow_share_groups, joined, share_heartbeat
+from tests.support.share_requests import joined, share_heartbeat
 from tests.support.valid_group_requests import GROUP, SHARE_GROUP
 from tests.support.valid_requests import controller_frames, frames
 from tests.support.wire_client import WireClient
@@ -33,7 +33,6 @@ CONTROLLER_REQUESTS: Final = requests_by_api(controller_frames(TOPIC_NAME))
 
 async def create_resources(admin: WireClient) -> None:
     """Create the topic and the groups of the requests, and the topics of the coordinators."""
-    await allow_share_groups(admin)
     await create_topic(admin, TOPIC_NAME)
     for key_type in (0, 1):
         await admin.call(FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"]), 4)

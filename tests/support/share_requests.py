@@ -10,7 +10,6 @@ from broker.wire.api.describe_share_group_offsets import (
 )
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
-from broker.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from broker.wire.errors import ErrorCode
 from tests.support.wire_client import WireClient, only
 
@@ -21,13 +20,6 @@ _JOINING_AGAIN: Final = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.UNSUPPORTED_VERSION,
 )
-
-
-async def allow_share_groups(client: WireClient, level: int = 1) -> None:
-    """Raises the cluster's `share.version`. A broker knows it when the first heartbeat is not refused."""
-    update = FeatureUpdateKey(feature="share.version", max_version_level=level)
-    response = await client.call(UpdateFeaturesRequest(feature_updates=[update]), 2)
-    assert response.error_code == ErrorCode.NONE, response.error_message
 
 
 async def share_heartbeat(

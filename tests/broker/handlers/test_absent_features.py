@@ -1,18 +1,15 @@
-"""APIs of missing features (ACLs, SCRAM, share groups) answer like a Kafka cluster that does not use these features."""
+"""APIs of missing features (ACLs, SCRAM) answer like a Kafka cluster that does not use these features."""
 
 from typing import Any
 
 import pytest
 
-from broker.wire.api.api_versions import ApiVersionsRequest
 from broker.wire.api.create_acls import AclCreation, CreateAclsRequest
 from broker.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from broker.wire.api.describe_acls import DescribeAclsRequest
 from broker.wire.api.describe_transactions import DescribeTransactionsRequest
 from broker.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from broker.wire.api.list_transactions import ListTransactionsRequest
-from broker.wire.api.share_acknowledge import ShareAcknowledgeRequest
-from broker.wire.api.share_fetch import ShareFetchRequest
 from broker.wire.errors import ErrorCode
 from tests.support.running_node import RunningNode
 from tests.support.wire_client import WireClient, connected
@@ -81,30 +78,3 @@ async def test_no_transaction_is_described(client: WireClient) -> None:
         ("", ErrorCode.INVALID_REQUEST),
         ("id", ErrorCode.NOT_COORDINATOR),
     ]
-
-
-@pytest.mark.parametrize(
-    ("request_", "versions"),
-    [
-        (ShareFetchRequest(group_id="g", member_id="m"), (1, 2)),
-        (ShareAcknowledgeRequest(group_id="g", member_id="m"), (1, 2)),
-    ],
-    ids=["ShareFetch", "ShareAcknowledge"],
-)
-async def test_requests_of_share_groups_are_refused_with_a_reason_kip_932(
-    client: WireClient, request_: Any, versions: tuple[int, ...]
-) -> None:
-    """Kafka's error at level 0 of `share.version`."""
-    for version in versions:
-        response = await client.call(request_, version)
-        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert response.error_message == (
-            "This cluster has no share groups (KIP-932): share.version is 0. Consume with a consumer group."
-        )
-
-
-async def test_share_version_is_not_enabled(client: WireClient) -> None:
-    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-    response = await client.call(request, 4)
-    levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
-    assert levels.get("share.version", 0) == 0

@@ -56,7 +56,6 @@ class ShareNode:
 async def share_node(directory: Path, *, start_offset: int = 0, **settings: Any) -> AsyncIterator[ShareNode]:
     async with running_node(directory, **{**SETTINGS, **settings}) as node, AsyncExitStack() as stack:
         client = await stack.enter_async_context(connected(node.port))
-        await enable_share_groups(client)
         topic_id = await create_topic(client)
         await initialize(node, topic_id, start_offset=start_offset)
         yield ShareNode(node, client, topic_id, stack)
@@ -211,7 +210,9 @@ async def test_level_0_of_share_version_refuses_and_ends_sessions(shares: ShareN
     anna = await shares.join("anna")
     await anna.acquire(max_wait_ms=0)
     await enable_share_groups(shares.client, level=0)
-    assert (await anna.fetch()).error_code == ErrorCode.UNSUPPORTED_VERSION
+    refused = await anna.fetch()
+    assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert refused.error_message.startswith("This cluster has no share groups (KIP-932): share.version is 0.")
     acknowledge = ShareAcknowledgeRequest(group_id=GROUP, member_id="anna", share_session_epoch=1)
     assert (await anna.client.call(acknowledge, VERSION)).error_code == ErrorCode.UNSUPPORTED_VERSION
     await enable_share_groups(shares.client)

@@ -25,9 +25,9 @@ from broker.wire.api.share_group_describe import ShareGroupDescribeRequest
 from broker.wire.errors import ErrorCode
 from tests.support.requests import batch, create_topic, produce_request
 from tests.support.running_node import running_node
+from tests.support.share_member import enable_share_groups
 from tests.support.share_requests import (
     WITHIN_S,
-    allow_share_groups,
     assigned,
     described_offsets,
     joined,
@@ -61,8 +61,9 @@ async def test_share_group_lives_and_ends(tmp_path: Path) -> None:
     async with running_node(tmp_path, **NODE) as node, connected(node.port) as client:
         topic_id = await create_topic(client, partitions=2)
         await client.call(produce_request(batch(*[b"v"] * 5)), 9)
+        await enable_share_groups(client, level=0)
         assert (await share_heartbeat(client, 0, ["topic"])).error_code == ErrorCode.UNSUPPORTED_VERSION
-        await allow_share_groups(client)
+        await enable_share_groups(client)
         member = await joined(client, "topic")
         assert (member.member_epoch, member.assignment.topic_partitions) == (1, [])
         epoch, topics = await assigned(client, 2, member)
@@ -101,7 +102,6 @@ async def test_topics_are_removed_from_a_group(tmp_path: Path) -> None:
     async with running_node(tmp_path, **NODE) as node, connected(node.port) as client:
         topic_id = await create_topic(client)
         await create_topic(client, "other")
-        await allow_share_groups(client)
         await assigned(client, 1, await joined(client, "topic"))
         await share_heartbeat(client, LEAVE)
         names = ["topic", "other", "gone", "topic"]
@@ -125,7 +125,6 @@ async def test_topics_are_removed_from_a_group(tmp_path: Path) -> None:
 async def test_offsets_of_unknown_groups_topics_and_partitions(tmp_path: Path) -> None:
     async with running_node(tmp_path, **NODE) as node, connected(node.port) as client:
         await create_topic(client)
-        await allow_share_groups(client)
         await joined(client, "topic", group="group")
         topics = [
             DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=[0, -1, 9]) for name in ("topic", "gone")
@@ -145,7 +144,7 @@ async def test_coordinator_that_fails_while_states_are_initialized_is_replaced(t
     stuck = NODE | {"share_coordinator_state_topic_replication_factor": 2}
     async with running_node(tmp_path, **stuck) as node, connected(node.port) as client:
         await create_topic(client)
-        await allow_share_groups(client)
+        await enable_share_groups(client)
         member = await joined(client, "topic")
         assert member.assignment.topic_partitions == []
         node.crash()
@@ -162,7 +161,6 @@ async def test_failed_initialization_is_reported_and_repeated(tmp_path: Path) ->
     quick = {"group_share_heartbeat_interval_ms": 50, "group_share_min_heartbeat_interval_ms": 50}
     async with running_node(tmp_path, **NODE, **quick) as node, connected(node.port) as client:
         topic_id = await create_topic(client)
-        await allow_share_groups(client)
         await joined(client, "topic", group="other")
         assert node.node.broker is not None
         store = node.node.broker.shares.state

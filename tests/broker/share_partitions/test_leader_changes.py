@@ -12,7 +12,7 @@ from broker.wire.api.describe_share_group_offsets import (
 )
 from tests.support.replicated_topics import create_replicated, send
 from tests.support.running_cluster import RunningCluster, running_cluster
-from tests.support.share_member import enable_share_groups, set_group_config
+from tests.support.share_member import set_group_config
 from tests.support.wire_client import connected, only
 
 GROUP = "group"
@@ -79,7 +79,6 @@ async def test_accepted_records_are_not_delivered_again_though_their_leader_is_k
     async with running_cluster(tmp_path, 3, overrides=OVERRIDES) as cluster:
         await create_replicated(cluster, ((1, 2, 3), (2, 3, 1)))
         async with connected(cluster.port(3)) as client:
-            await enable_share_groups(client)
             await set_group_config(client, "share.auto.offset.reset", "earliest")
             members = Members(cluster)
             with trio.fail_after(WITHIN_S):

@@ -5,6 +5,7 @@ import time
 import pytest
 from confluent_kafka import ShareConsumer
 
+from broker.client import SyncAdmin
 from jepsen.testing import Cluster, ControlError
 from jepsen.testing.server_lease import ServerLease
 
@@ -13,7 +14,7 @@ WITHIN_S = 60.0
 
 
 def test_share_consumer_goes_on_when_the_coordinator_of_its_group_is_killed(server: ServerLease) -> None:
-    with Cluster(3, features={"share.version": 1}, server=server) as cluster:
+    with Cluster(3, server=server) as cluster:
         topic, group = cluster.topic("orders", partitions=3, replicas=3), cluster.group("readers")
         consumer = ShareConsumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
         consumer.subscribe([topic])
@@ -38,6 +39,16 @@ def test_share_consumer_goes_on_when_the_coordinator_of_its_group_is_killed(serv
 def polled(consumer: ShareConsumer) -> set[str]:
     messages = consumer.poll(timeout=0.2) or []
     return {(message.value() or b"").decode() for message in messages if message.error() is None}
+
+
+def test_cluster_is_founded_with_the_levels_of_features_that_it_is_given(server: ServerLease) -> None:
+    with (
+        Cluster(1, features={"share.version": 0}, server=server) as cluster,
+        SyncAdmin(cluster.bootstrap_servers) as admin,
+    ):
+        finalized = admin.describe_features().finalized
+    assert not finalized.get("share.version")
+    assert "group.version" in finalized
 
 
 @pytest.mark.parametrize("features", [{"share.version": 9}, {"no.feature": 1}])
