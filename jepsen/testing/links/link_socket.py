@@ -252,10 +252,12 @@ class LinkSocket(trio.socket.SocketType):
                     finally:
                         flow.direct = None
             else:
-                await trio.lowlevel.checkpoint()
-                self._check()
+                # The bytes are put on their way before any other task runs. Otherwise the last fault could end first,
+                # and with it the task that carries them: they would stay here until the next fault.
+                await trio.lowlevel.checkpoint_if_cancelled()
                 piece = bytes(memoryview(data)[:_RECEIVED_AT_ONCE])
                 await flow.put(piece, self._check)
+                await trio.lowlevel.cancel_shielded_checkpoint()
                 return len(piece)
 
     async def wait_writable(self) -> None:

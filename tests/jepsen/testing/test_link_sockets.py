@@ -129,6 +129,20 @@ async def test_bytes_and_the_end_of_a_closed_connection_arrive_after_a_cut() -> 
         assert (cut.fired, cut.held, links.open_sockets) == (1, 0, 0)
 
 
+async def test_bytes_sent_while_the_last_fault_ends_arrive() -> None:
+    """Repeated, because Trio runs the sender and the task of the link, which are ready together, in a random order."""
+    async with linked() as (links, connect):
+        near, far = await connect()
+        for _ in range(50):
+            active = begin(links, FORTH, latency_ms=1)
+            await trio.testing.wait_all_tasks_blocked()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(near.send_all, b"a")
+                await trio.lowlevel.checkpoint()
+                links.end(active)
+            assert await far.receive_some() == b"a"
+
+
 async def test_reset_comes_in_place_of_the_first_byte_too_many() -> None:
     async with linked() as (links, connect):
         near, far = await connect()
