@@ -336,7 +336,8 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "jepsen.simulation.applications.simulate": {"pathlib", "tempfile"},
     "jepsen.simulation.applications.workers": {"multiprocessing", "os", "signal"},
     # Replaces time and random numbers within simulated processes, and interrupts them.
-    "jepsen.simulation.applications.outside": {"os", "random", "threading", "time"},
+    "jepsen.simulation.applications.outside": {"os", "random", "select", "selectors", "socket", "threading", "time"},
+    "jepsen.simulation.applications.virtual_time": {"time"},
     "jepsen.simulation.applications.watchdog": {"signal", "threading"},
     # Measures the CPU time of seeds, and distributes the seeds over processes.
     "jepsen.simulation.command": {"concurrent", "multiprocessing", "time"},

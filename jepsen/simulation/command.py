@@ -10,7 +10,8 @@ from multiprocessing import get_context
 
 import attrs
 
-from jepsen.simulation.applications.command import run_application
+from jepsen.simulation.applications.command import OPTIONS, run_application
+from jepsen.simulation.applications.faults import GROUPS
 from jepsen.simulation.faults import FAULTS
 from jepsen.simulation.scenario import Scenario, Verdict
 from jepsen.simulation.shapes import ANY, SHAPES, Shape
@@ -26,16 +27,23 @@ RUNS_PER_PROCESS = 100
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1, help="the (first) seed")
     parser.add_argument("--count", type=int, default=1, help="how many seeds, from there on")
-    parser.add_argument("--time", type=float, default=SECONDS, help="virtual seconds with faults")
+    parser.add_argument("--time", type=float, help=f"virtual seconds with faults; default: {SECONDS:g}")
     parser.add_argument(
-        "--faults", default=ALL_FAULTS, help=f"the seed chooses among these, separated by commas: {', '.join(FAULTS)}"
+        "--faults",
+        help=f"the seed chooses among these, separated by commas: {', '.join(FAULTS)}; with --application also "
+        f"{', '.join(GROUPS)}; {NO_FAULTS}; default: {ALL_FAULTS}",
     )
-    parser.add_argument("--nodes", default=ANY_SHAPE, help=f"the seed chooses one of these: {', '.join(SHAPES)}")
+    parser.add_argument(
+        "--nodes",
+        help=f"the seed chooses one of these: {', '.join(SHAPES)}; with --application the number of nodes; default: "
+        f"{ANY_SHAPE}, with --application 3",
+    )
     parser.add_argument("--jobs", type=int, default=1, help="how many processes share the seeds")
     parser.add_argument(
         "--application",
         metavar="MODULE:FUNCTION",
-        help="run these seeds of a function that calls jepsen.testing.simulate, which has the other options",
+        help="run these seeds of an application, or of a function that calls jepsen.testing.simulate, which has the "
+        "time, the faults and the nodes then",
     )
     parser.add_argument("--events", action="store_true", help="show the events of a run that failed")
 
@@ -60,7 +68,11 @@ def run(options: argparse.Namespace) -> int:
     """Run the seeds. Returns the exit status, which is 0 if all of them passed."""
     if options.application is not None:
         seeds = range(options.seed, options.seed + options.count)
-        return run_application(options.application, seeds, options.jobs)
+        if options.events:
+            raise SystemExit("--events does not apply to applications: the run of one seed (--count 1) shows all")
+        given = {name: getattr(options, name) for name in OPTIONS if getattr(options, name) is not None}
+        return run_application(options.application, seeds, options.jobs, given)
+    options = _with_defaults(options)
     plan = Plan(options.time, parse_faults(options.faults), parse_shape(options.nodes))
     seeds = range(options.seed, options.seed + options.count)
     failed, virtual_seconds, operations, cpu_seconds = 0, 0.0, 0, 0.0
@@ -76,6 +88,13 @@ def run(options: argparse.Namespace) -> int:
         f"operations, {cpu_seconds:.1f} CPU seconds"
     )
     return 1 if failed else 0
+
+
+def _with_defaults(options: argparse.Namespace) -> argparse.Namespace:
+    """The options of runs without an application, which have been left out or given."""
+    defaults = {"time": SECONDS, "faults": ALL_FAULTS, "nodes": ANY_SHAPE}
+    given = {name: value for name, value in vars(options).items() if value is not None}
+    return argparse.Namespace(**{**vars(options), **defaults, **given})
 
 
 def collect_between_runs() -> None:

@@ -6,6 +6,9 @@ would block or reach the real network are refused by an audit hook (PEP 578), ho
 
 import os
 import random
+import select
+import selectors
+import socket
 import sys
 import threading
 import time
@@ -17,19 +20,30 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
-import trio
-
 from broker.client.hosted.loop import ProcessLoop
 from jepsen.simulation.applications.machine import MACHINE
+from jepsen.simulation.applications.replacements import replaced
+from jepsen.simulation.applications.virtual_time import pickled_as_usual, virtual_clocks
 
 _SLEEP: Final = "time.sleep"
 _THREAD: Final = "_thread.start_new_thread"
+_WAIT: Final = "threading.Condition.wait"
+_SELECT: Final = "select.select"
+_LOOKUP: Final = "socket.getaddrinfo of a name"
+_SELECTING: Final = ("select", "poll", "epoll", "kqueue", "devpoll")
+_SELECTORS: Final = ("SelectSelector", "PollSelector", "EpollSelector", "KqueueSelector", "DevpollSelector")
 # The functions by which `threading` starts threads, in different versions of Python.
 _STARTS_OF_THREADS: Final = ("_start_new_thread", "_start_joinable_thread")
-# The audit events that simulated processes must not cause, and what to do instead.
+# The audit events that simulated processes must not cause, and the names of calls without one; what to do instead.
 _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
         _SLEEP: "time.sleep blocks the whole simulation; use trio.sleep",
+        _WAIT: "waiting for a thread blocks the whole simulation; use trio.Event, or Trio's memory channels as queues",
+        _SELECT: "real sockets and pipes do not exist in the simulation; use Trio's streams",
+        _LOOKUP: "real names do not exist in the simulation; use trio.socket.getaddrinfo, or Trio's streams",
+        "socket.gethostbyname": "real names do not exist in the simulation; use trio.socket.getaddrinfo",
+        "socket.gethostbyaddr": "real names do not exist in the simulation; use trio.socket.getaddrinfo",
+        "socket.getnameinfo": "real names do not exist in the simulation; use trio.socket.getaddrinfo",
         "socket.connect": "a real socket does not exist in the simulation; use Trio's streams, or broker.client",
         "socket.sendto": "a real socket does not exist in the simulation; use Trio's streams",
         "socket.bind": "a real socket does not exist in the simulation; use Trio's streams",
@@ -63,7 +77,7 @@ def inside(rng: Random, on_refusal: Callable[[str], None], on_debugger: Callable
     state = random.getstate()
     random.seed(rng.getrandbits(64))
     try:
-        with _replaced(_clocks()), _replaced(_unaudited()), _replaced(_entropy(rng)):
+        with pickled_as_usual(), replaced({**virtual_clocks(), **_unaudited(), **_entropy(rng)}):
             yield
     finally:
         random.setstate(state)
@@ -95,48 +109,36 @@ def _unaudited() -> dict[tuple[Any, str], Callable[..., Any]]:
     """Functions that cause no audit event, with a refusal for simulated processes.
 
     Before Python 3.13, `time.sleep` and threads have none. Blocking clients start no thread where the process has one.
+    Events, queues and futures of threads wait by `Condition.wait`.
     """
     found: dict[tuple[Any, str], str] = {(time, "sleep"): _SLEEP, (ProcessLoop, "get"): _THREAD}
     found |= {(threading, name): _THREAD for name in _STARTS_OF_THREADS if hasattr(threading, name)}
-    return {(module, name): _refusing(getattr(module, name), event) for (module, name), event in found.items()}
+    found |= {(select, name): _SELECT for name in _SELECTING if hasattr(select, name)}
+    found |= {(getattr(selectors, name), "select"): _SELECT for name in _SELECTORS if hasattr(selectors, name)}
+    refusing = {(module, name): _refusing(getattr(module, name), event) for (module, name), event in found.items()}
+    refusing[threading.Condition, "wait"] = _refusing(threading.Condition.wait, _WAIT, _returns_at_once)
+    refusing[socket, "getaddrinfo"] = _refusing(socket.getaddrinfo, _LOOKUP, _is_numeric)
+    return refusing
 
 
-def _refusing(real: Callable[..., Any], event: str) -> Callable[..., Any]:
+def _refusing(
+    real: Callable[..., Any], event: str, is_allowed: Callable[..., bool] = lambda *args, **kwargs: False
+) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        if MACHINE.get() is not None:
+        if MACHINE.get() is not None and not is_allowed(*args, **kwargs):
             _refuse(event)
         return real(*args, **kwargs)
 
     return call
 
 
-def _clocks() -> dict[tuple[Any, str], Callable[..., Any]]:
-    """Functions of the module `time` that return virtual time to simulated processes."""
-
-    def wall(machine: Any) -> float:
-        return float(machine.wall())
-
-    def running(machine: Any) -> float:
-        return trio.current_time()
-
-    replacements: dict[tuple[Any, str], Callable[..., Any]] = {}
-    for name, seconds_of in (("time", wall), ("monotonic", running), ("perf_counter", running)):
-        replacements[time, name] = _virtual(getattr(time, name), seconds_of)
-        in_ns = f"{name}_ns"
-        replacements[time, in_ns] = _virtual(getattr(time, in_ns), _in_ns(seconds_of))
-    return replacements
+def _returns_at_once(condition: object, timeout: float | None = None) -> bool:
+    return timeout is not None and timeout <= 0
 
 
-def _in_ns(seconds_of: Callable[[Any], float]) -> Callable[[Any], int]:
-    return lambda machine: int(seconds_of(machine) * 1e9)
-
-
-def _virtual(real: Callable[[], Any], simulated: Callable[[Any], Any]) -> Callable[[], Any]:
-    def read() -> Any:
-        machine = MACHINE.get()
-        return real() if machine is None else simulated(machine)
-
-    return read
+def _is_numeric(host: object, port: object, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> bool:
+    """True for a call that reads an address and looks up no name. Trio begins with one, before it asks its resolver."""
+    return host is None or bool(flags & socket.AI_NUMERICHOST)
 
 
 def _entropy(rng: Random) -> dict[tuple[Any, str], Callable[..., Any]]:
@@ -147,15 +149,3 @@ def _entropy(rng: Random) -> dict[tuple[Any, str], Callable[..., Any]]:
         return real(size) if MACHINE.get() is None else rng.randbytes(size)
 
     return {(os, "urandom"): urandom, (random, "_urandom"): urandom}
-
-
-@contextmanager
-def _replaced(functions: Mapping[tuple[Any, str], Callable[..., Any]]) -> Iterator[None]:
-    originals = {(module, name): getattr(module, name) for module, name in functions}
-    for (module, name), function in functions.items():
-        setattr(module, name, function)
-    try:
-        yield
-    finally:
-        for (module, name), function in originals.items():
-            setattr(module, name, function)

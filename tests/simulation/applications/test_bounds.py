@@ -2,6 +2,9 @@
 
 import contextlib
 import os
+import queue
+import select
+import selectors
 import signal
 import socket
 import subprocess
@@ -10,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from time import sleep as sleep_by_its_name
 
 import pytest
 import trio
@@ -39,6 +43,14 @@ def open_blocking_client() -> None:
     ("block", "message"),
     [
         (lambda: time.sleep(1), "time.sleep blocks the whole simulation; use trio.sleep"),
+        (lambda: sleep_by_its_name(1), "time.sleep blocks the whole simulation; use trio.sleep"),
+        (lambda: threading.Event().wait(1), "waiting for a thread blocks the whole simulation; use trio.Event"),
+        (lambda: queue.Queue[int]().get(timeout=1), "waiting for a thread blocks the whole simulation"),
+        (lambda: select.select([], [], [], 1), "real sockets and pipes do not exist"),
+        (lambda: selectors.DefaultSelector().select(1), "real sockets and pipes do not exist"),
+        (lambda: socket.getaddrinfo("n1", 9092), "real names do not exist in the simulation; use trio.socket"),
+        (lambda: socket.gethostbyname("localhost"), "real names do not exist"),
+        (lambda: socket.create_connection(("n1", 9092)), "real names do not exist"),
         (open_real_socket, "a real socket does not exist"),
         (send_datagram, "a real socket does not exist"),
         (open_blocking_client, "threads have no order"),
@@ -58,6 +70,20 @@ def test_calls_that_reach_outside_fail_the_run(block: Callable[[], object], mess
 
     with pytest.raises(SimulationFailed, match=f"(?s){message}.*in reach"):
         simulate(reach, nodes=1, seeds=[1], faults=())
+
+
+def test_calls_that_do_not_wait_work() -> None:
+    async def call(machine: Machine) -> None:
+        event = threading.Event()
+        assert not event.wait(0)
+        event.set()
+        assert event.wait()
+        assert (await trio.socket.getaddrinfo("127.0.0.1", 9))[0][4] == ("127.0.0.1", 9)
+        assert await trio.socket.getaddrinfo("n1", 9)
+        machine.observe("done", True)
+
+    simulate(call, nodes=1, seeds=[1], faults=(), eventually=lambda cluster: cluster.observed("done")[0])
+    assert (time.sleep, socket.getaddrinfo.__module__) == (sleep_by_its_name, "socket")
 
 
 def test_files_and_functions_for_threads_work() -> None:

@@ -1,11 +1,15 @@
 """`simulate` runs programs of others under the simulator: what they get, what checks see, what a failure says."""
 
+import copy
+import datetime as dates
 import logging
+import pickle
 import random
 import re
 import time
 import uuid
 from collections import Counter
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -125,6 +129,38 @@ def test_time_and_random_numbers_are_those_of_the_simulated_world() -> None:
     assert (monotonic, starts) == (0, 1)
     assert random.getstate() == state
     assert time.time() > WALL_EPOCH_S + 1_000
+
+
+def test_dates_are_those_of_the_simulated_machine() -> None:
+    seen: list[tuple[object, ...]] = []
+    pickled: list[bytes] = []
+
+    async def look(machine: Machine) -> None:
+        now, wall = datetime.now(UTC), datetime.fromtimestamp(machine.wall(), UTC)
+        assert now == wall == datetime.utcnow().replace(tzinfo=UTC)
+        assert datetime.today() == datetime.fromtimestamp(machine.wall())
+        assert date.today() == dates.date.today() == wall.astimezone().date()
+        made = datetime(2026, 5, 4, tzinfo=UTC)
+        assert isinstance(made, datetime)
+        assert isinstance(made, date)
+        assert not isinstance(date(2026, 5, 4), datetime)
+        assert copy.deepcopy([made]) == [datetime.fromisoformat("2026-05-04T00:00:00Z")]
+        pickled.append(pickle.dumps((made, made.date())))
+        assert pickle.loads(pickled[0]) == (made, made.date())
+
+        class Day(datetime): ...
+
+        assert isinstance(Day.now(UTC), Day)
+        assert not isinstance(made, Day)
+        seen.append((now, type(now), type(made)))
+
+    simulate(look, nodes=1, seeds=[1], faults=())
+    assert pickle.loads(pickled[0]) == (datetime(2026, 5, 4, tzinfo=UTC), date(2026, 5, 4))
+    [(now, *classes)] = seen
+    assert isinstance(now, datetime)
+    assert now.timestamp() < WALL_EPOCH_S + 100
+    assert classes == [datetime, datetime]
+    assert datetime.now(UTC).timestamp() > WALL_EPOCH_S + 1_000
 
 
 def test_killed_processes_start_again_with_their_files() -> None:

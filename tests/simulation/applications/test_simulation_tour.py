@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 from tests.support.example_repository import SIMULATION, write_repository
@@ -32,3 +33,32 @@ def test_the_command_runs_seeds_of_a_function(tmp_path: Path) -> None:
     assert "seed 7 fails after" in output, output
     assert "AssertionError: at once" in output, output
     assert "python -m jepsen sim --application failing:fail --seed 7" in output, output
+
+
+def test_the_command_runs_an_application_with_its_options(tmp_path: Path) -> None:
+    program = """
+        import trio
+        from jepsen.testing import simulate
+
+        async def look(machine):
+            await trio.sleep(3)
+            assert False, f"{len(machine.bootstrap_servers)} nodes after {trio.current_time():.0f} s"
+
+        def run():
+            simulate(look)
+    """
+    (tmp_path / "shop.py").write_text(textwrap.dedent(program))
+    command = ["jepsen", "sim", "--application"]
+    output = run_example(tmp_path, *command, "shop:look", "--seed", "7", "--nodes", "1", "--faults", "none")
+    assert "AssertionError: 1 nodes after 3 s" in output, output
+    assert "python -m jepsen sim --application shop:look --faults none --nodes 1 --seed 7" in output, output
+    assert "1 seeds without" in run_example(tmp_path, *command, "shop:look", "--time", "1", "--nodes", "1")
+    refusals = {
+        ("shop:run", "--nodes", "1"): "--nodes: shop:run calls simulate, whose arguments say that",
+        ("shop:look", "--nodes", "quorum-1"): "--nodes is the number of nodes of an application's cluster",
+        ("shop:look", "--faults", "crsh"): "no fault is called 'crsh'; there are crash, ",
+        ("shop:look", "--events"): "--events does not apply to applications",
+    }
+    for arguments, message in refusals.items():
+        output = run_example(tmp_path, *command, *arguments)
+        assert output.startswith(message), output
