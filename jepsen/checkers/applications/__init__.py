@@ -12,7 +12,12 @@ from jepsen.checkers.applications.losses import (
     ReceivedRecordsAreProcessed,
     RecordsReachGroups,
 )
-from jepsen.checkers.applications.once import EachNameOnce, RecordsAreProcessedOnce, SendsAreWrittenOnce
+from jepsen.checkers.applications.once import (
+    EachNameOnce,
+    NothingAbortedIsReceived,
+    RecordsAreProcessedOnce,
+    SendsAreWrittenOnce,
+)
 from jepsen.checkers.applications.order import KeysAreInOrder
 from jepsen.checkers.applications.positions import CommitsNeverGoBack, MembersResumeAfterCommits, ReadersNeverGoBack
 from jepsen.checkers.applications.unreached import RecordsAreReached
@@ -24,6 +29,7 @@ __all__ = [
     "ExactlyOnce",
     "KeysAreInOrder",
     "MembersResumeAfterCommits",
+    "NothingAbortedIsReceived",
     "NothingIsUnrecorded",
     "OutputIsDecided",
     "PartitionsAreReadToTheEnd",

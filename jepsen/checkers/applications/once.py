@@ -86,6 +86,18 @@ class EachNameOnce:
                 yield Anomaly(type(self).__name__, what, records.proof())
 
 
+class NothingAbortedIsReceived:
+    """No read has a record of a transaction that was aborted, unless another send of the same name explains it."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        for (topic, name), records in named_records(history).items():
+            aborted = [each for each in records.placeless if each.outcome is Outcome.FAIL]
+            if aborted and len(records.unexplained) > len(records.placeless) - len(aborted):
+                transaction = aborted[0].value.transaction
+                what = f"{name} of {topic} was sent in {transaction}, which was aborted, and is read at "
+                yield Anomaly(type(self).__name__, what + places_text(records.unexplained), records.proof())
+
+
 class RecordsAreProcessedOnce:
     """A group processes a record once, if it records what it processes."""
 

@@ -13,6 +13,7 @@ from jepsen.checkers.applications import (
     EachNameOnce,
     KeysAreInOrder,
     MembersResumeAfterCommits,
+    NothingAbortedIsReceived,
     NothingIsUnrecorded,
     OutputIsDecided,
     PartitionsAreReadToTheEnd,
@@ -40,7 +41,8 @@ class Promise(Enum):
     past it, and is processed if the application records that. `NOTHING_TWICE`: a send writes one record, and a group
     processes a record once. `EACH_IDENTITY_ONCE`: a topic has one record of each identity, however often it was sent.
     `ORDER_PER_KEY`: acknowledged records of a key are in the order in which a thread or task sent them.
-    `OFFSETS_NEVER_BACK`: neither committed offsets nor the positions of consumers go back.
+    `OFFSETS_NEVER_BACK`: neither committed offsets nor the positions of consumers go back. `NOTHING_ABORTED`: no
+    consumer receives a record of a transaction that was aborted.
     """
 
     NOTHING_LOST = "nothing lost"
@@ -48,6 +50,7 @@ class Promise(Enum):
     EACH_IDENTITY_ONCE = "each identity once"
     ORDER_PER_KEY = "order per key"
     OFFSETS_NEVER_BACK = "offsets never back"
+    NOTHING_ABORTED = "nothing aborted"
 
 
 @attrs.frozen
@@ -123,6 +126,13 @@ _CHECKERS: Final[Mapping[AnyPromise, PromiseCheckers]] = {
             (CommitsNeverGoBack(), MembersResumeAfterCommits(), NoNonmonotonicPolls(), ReadersNeverGoBack()),
             (NothingIsUnrecorded(),),
             _POSITIONS,
+        ),
+        PromiseCheckers(
+            Promise.NOTHING_ABORTED,
+            "No consumer receives a record of an aborted transaction.",
+            (NothingAbortedIsReceived(),),
+            (PartitionsAreReadToTheEnd(), NothingIsUnrecorded()),
+            _SENDS,
         ),
     )
 }

@@ -83,6 +83,30 @@ def test_position_that_goes_back_is_found(node: Cluster, recorder: Recorder, goe
     assert sentences == (expected if goes_back else set())
 
 
+@pytest.mark.parametrize("isolation_level", ["read_committed", "read_uncommitted"])
+def test_consumer_that_reads_uncommitted_records_gets_an_aborted_one(
+    node: Cluster, recorder: Recorder, isolation_level: str
+) -> None:
+    topic = node.topic()
+    producer = recorder.wrap(Producer({**node.config(), "transactional.id": node.group()}))
+    producer.init_transactions()
+    for value, end in (("aborted", producer.abort_transaction), ("committed", producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        assert producer.flush(WITHIN_S) == 0
+        end()
+    settings = {"group.id": node.group(), "auto.offset.reset": "earliest", "isolation.level": isolation_level}
+    with recorder.wrap(Consumer({**node.config(), **settings})) as consumer:
+        consumer.subscribe([topic])
+        seen: list[Any] = []
+        until(lambda: b"committed" in [each.value() for each in seen], lambda: seen.extend(consumer.consume(1, 1)))
+    recorder.read_to_end(node.config("kraft"))
+    verdict = check(recorder, [Promise.NOTHING_ABORTED])
+    assert bool(verdict) is (isolation_level == "read_committed"), verdict
+    sentences = [finding.sentence for finding in verdict[Promise.NOTHING_ABORTED].findings]
+    assert all(each.endswith(f"which was aborted, and is read at 0 of {topic}-0") for each in sentences)
+
+
 def test_tasks_of_one_producer_promise_no_order_among_each_other(node: Cluster, recorder: Recorder) -> None:
     topic = node.topic()
 

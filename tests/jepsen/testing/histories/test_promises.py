@@ -152,6 +152,14 @@ def aborted_record_is_seen_by_a_dirty_reader(app: ApplicationHistory) -> None:
     app.scan((2, "a"), end=4)
 
 
+def aborted_record_is_sent_again(app: ApplicationHistory) -> None:
+    app.send("a", None, outcome=Outcome.FAIL, transaction="t1")
+    app.send("a", 2, transaction="t2")
+    app.send("b", None, outcome=Outcome.INFO, transaction="t3")
+    app.poll((2, "a"), (4, "b"))
+    app.scan((2, "a"), (4, "b"), end=6)
+
+
 def partition_grows_after_its_read(app: ApplicationHistory) -> None:
     app.scan()
     app.send("a", 0)
@@ -291,6 +299,7 @@ KEPT: list[tuple[Promise | ExactlyOnce, Story]] = [
     (TWICE, unknown_send_is_written),
     (TWICE, aborted_record_is_seen_by_a_dirty_reader),
     (Promise.EACH_IDENTITY_ONCE, sent_and_read),
+    (Promise.NOTHING_ABORTED, aborted_record_is_sent_again),
     (ORDER, sent_and_read),
     (ORDER, equal_values_are_two_records),
     (ORDER, keys_are_independent),
@@ -310,6 +319,11 @@ BROKEN: list[tuple[Promise | ExactlyOnce, Story, str]] = [
     (TWICE, refused_send_is_written_beside_its_repetition, "a was sent once to orders, and is at 0, 1 of orders-0"),
     (TWICE, work_is_done_twice, "billing has processed offset 0 of orders-0 twice"),
     (Promise.EACH_IDENTITY_ONCE, equal_values_are_two_records, "a is at 0, 2 of orders-0"),
+    (
+        Promise.NOTHING_ABORTED,
+        aborted_record_is_seen_by_a_dirty_reader,
+        "a of orders was sent in t1, which was aborted, and is read at 0 of orders-0",
+    ),
     (ORDER, key_is_out_of_order, "b is at 0 of orders-0, and a, which was sent before it, at 1"),
     (ORDER, acknowledged_first_and_stored_later, "orders-0 gave offset 0 after 1 had been acknowledged"),
     (BACK, member_gets_a_record_again, "consumer@2 gets 1 of orders-0 after 1"),
@@ -329,6 +343,11 @@ UNKNOWN: list[tuple[Promise | ExactlyOnce, Story, str]] = [
     (TWICE, acknowledged_record_is_not_read, "orders-0 was not read to its end after the last acknowledged send"),
     (TWICE, partition_grows_after_its_read, "orders-0 was not read to its end after the last acknowledged send"),
     (TWICE, record_lies_after_an_open_transaction, "orders-0 was not read to its end after the last acknowledged send"),
+    (
+        Promise.NOTHING_ABORTED,
+        partition_grows_after_its_read,
+        "orders-0 was not read to its end after the last acknowledged send",
+    ),
     (BACK, sent_and_read, "the history has no commit or poll-group or poll that succeeded"),
     (COPIED, not_yet_copied, "a has no output yet, as far as the history tells"),
     (COPIED, output_is_not_read, "a: invoices was not read to its end after the commits"),
