@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from math import inf
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
@@ -134,7 +135,16 @@ class Connection:
         """Set the kernel's buffers of the socket; -1 leaves one as it is."""
         for option, size in ((trio.socket.SO_SNDBUF, send_bytes), (trio.socket.SO_RCVBUF, receive_bytes)):
             if size != -1:
-                self._transport.setsockopt(trio.socket.SOL_SOCKET, option, size)
+                self._set_option(option, size)
+
+    def _set_option(self, option: int, value: int | bytes) -> None:
+        """Set an option of the socket, unless the system refuses it.
+
+        macOS refuses all options after the other side has reset the connection, and sizes above its limit; Linux takes
+        both. A lost connection is noticed by `run`, which has to end with ConnectionLost alone.
+        """
+        with suppress(OSError):
+            self._transport.setsockopt(trio.socket.SOL_SOCKET, option, value)
 
     @property
     def is_lost(self) -> bool:
@@ -354,7 +364,7 @@ class Connection:
         self._lost = lost
         open_requests = [*(pending for _, pending in self._sent), *self._unsent]
         if open_requests:
-            self._transport.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, _LINGER.pack(1, 0))
+            self._set_option(trio.socket.SO_LINGER, _LINGER.pack(1, 0))
         self._transport.socket.close()
         self._sent.clear()
         self._unsent.clear()

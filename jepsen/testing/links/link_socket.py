@@ -87,7 +87,10 @@ class LinkSocket(trio.socket.SocketType):
         return _CLOSED_DESCRIPTOR if self._is_closed else _NO_DESCRIPTOR
 
     def setsockopt(self, *arguments: Any) -> None:
-        if not self._is_lost_there:
+        """Set an option. It has no effect after a reset: the kernel takes options until the owner has closed."""
+        if self._is_closed:
+            _fail(errno.EBADF)
+        if self._inner.fileno() != _CLOSED_DESCRIPTOR:
             self._inner.setsockopt(*arguments)
 
     def getsockopt(self, *arguments: Any) -> Any:

@@ -1,5 +1,7 @@
 """A client's connection: requests pipelined by many tasks, responses in order, and lost connections."""
 
+import errno
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -210,6 +212,21 @@ async def test_closing_with_open_requests_resets_the_connection(jumping_clock: M
             await connection.call(ask(1), 0)
         await node.wait_for_end()
         assert node.ends == ["reset"]
+
+
+async def test_system_that_refuses_options_of_a_reset_connection_does_not_hide_its_loss(
+    jumping_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As macOS does."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    async with connected_to(silence) as (_, connection):
+        monkeypatch.setattr(trio.SocketStream, "setsockopt", refuse)
+        connection.set_buffer_sizes(65_536, 65_536)
+        with pytest.raises(ConnectionLost, match="no answer in time"):
+            await connection.call(ask(1), 0)
 
 
 async def test_opening_a_connection_to_a_closed_port_raises_connection_lost(jumping_clock: MockClock) -> None:

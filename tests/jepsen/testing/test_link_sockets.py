@@ -196,6 +196,23 @@ async def _expect_reset(stream: trio.SocketStream) -> None:
     assert reset.value.__cause__.errno == errno.ECONNRESET
 
 
+@pytest.mark.parametrize("conditions", [{"black_hole": True}, {"half_open": True}], ids=lambda each: next(iter(each)))
+async def test_connection_that_is_reset_takes_options_until_its_owner_closes_it(conditions: dict[str, bool]) -> None:
+    """As with the kernel. A connection of a client sets one before it closes, and an error of that ended its node."""
+    options = (trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
+    async with linked() as (links, connect):
+        near, _ = await connect()
+        active = begin(links, FORTH, **conditions)
+        await near.send_all(b"a")
+        await trio.testing.wait_all_tasks_blocked()
+        links.end(active)
+        await _expect_reset(near)
+        near.setsockopt(*options)
+        await near.aclose()
+        with pytest.raises(OSError, match=f"Errno {errno.EBADF}"):
+            near.setsockopt(*options)
+
+
 @pytest.mark.parametrize("pairs", [FORTH, BACK])
 async def test_connect_waits_for_both_directions(pairs: frozenset[tuple[int, int]]) -> None:
     async with linked() as (links, connect):
