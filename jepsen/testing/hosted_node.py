@@ -211,19 +211,19 @@ class HostedNode:
         self._answers[number] = answer
         try:
             with trio.fail_after(_COMMAND_S):
-                await self._link.send({"id": number, "command": command, **arguments})
+                # Where the node cannot be reached, `_follow` ends the wait once its process has ended.
+                with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                    await self._link.send({"id": number, "command": command, **arguments})
                 await answer.arrived.wait()
         except trio.TooSlowError:
             raise ActionRefused(
                 f"node {self.node_id} has not answered within {_COMMAND_S:g} s; it may be suspended (SIGSTOP), and "
                 f"kill({self.node_id}) ends it"
             ) from None
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            answer.has_lost_node = True
         finally:
             del self._answers[number]
         if answer.has_lost_node:
-            raise NodeNotRunning(f"node {self.node_id} has ended")
+            raise NodeNotRunning(f"{command}: node {self.node_id} has ended{self._failure()}")
         if answer.error is not None:
             raise ActionRefused(f"node {self.node_id}: {answer.error}")
         return answer.value
@@ -235,23 +235,31 @@ class HostedNode:
 
     def _running(self, action: str) -> ForkedProcess:
         if not self.is_running or self.process is None:
-            raise NodeNotRunning(f"{action}: node {self.node_id} does not run, it is {self.state}")
+            raise NodeNotRunning(f"{action}: node {self.node_id} does not run, it is {self.state}{self._failure()}")
         return self.process
+
+    def _failure(self) -> str:
+        """How a node that has failed has ended, with the end of its log; empty for other nodes."""
+        if self.state is not NodeState.FAILED or self.process is None or self.process.code is None:
+            return ""
+        code = self.process.code
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        return f": its process has ended by itself {how}. The end of its log, {self.output}:\n{self.output_tail()}"
 
     async def _follow(self, process: ForkedProcess, link: JsonLines) -> None:
         """Take the messages of one process until it has ended."""
         try:
             async for message in link.received():
                 self._take(message, link)
+            await process.ended.wait()
+            if self._link is link and self.is_running:
+                self._set_state(NodeState.FAILED)
+        finally:
             for answer in self._answers.values():
                 if answer.link is link:
                     answer.has_lost_node = True
                     answer.arrived.set()
-            await process.ended.wait()
-        finally:
             await link.aclose()
-        if self._link is link and self.is_running:
-            self._set_state(NodeState.FAILED)
 
     def _take(self, message: Mapping[str, Any], link: JsonLines) -> None:
         if "event" in message or "fault" in message:

@@ -97,7 +97,13 @@ def test_node_whose_sync_fails_ends_and_another_takes_its_records(cluster: Clust
     leader = cluster.move_leader(topic)
     end = begin("disk", leader_of=(topic, 0), sync_error=True)
     produced(cluster, topic)
-    assert "FsyncFailed" in until_ended(cluster, leader)
+    log = until_ended(cluster, leader)
+    assert "FsyncFailed" in log
+    with pytest.raises(ControlError) as refused:
+        cluster.pause(node=leader)
+    message = str(refused.value)
+    assert f"pause: node {leader} does not run, it is failed: its process has ended by itself with exit code" in message
+    assert message.endswith("\n".join(log.splitlines()[-5:]))
     end()
     assert cluster.start() == [leader]
     cluster.wait_for(in_sync=topic)
