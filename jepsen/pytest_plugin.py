@@ -23,7 +23,7 @@ _SHARED_NODE: Final = "kafka"
 _SERVER: Final = "_kafka_server"
 _CHAOS_BEGAN: Final = "chaos_began"
 _PER: Final = ("test", "module", "session")
-_OPTIONS: Final = ("nodes", "security", "config", "seed", "per")
+_OPTIONS: Final = ("nodes", "security", "config", "features", "seed", "per")
 _USED: "Final[pytest.StashKey[dict[str, tuple[Cluster, float]]]]" = pytest.StashKey()
 _HISTORY: "Final[pytest.StashKey[KafkaHistory]]" = pytest.StashKey()
 
@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "kafka(nodes=3, security='plaintext', config={}, seed=None, per='test'): the cluster of `kafka_cluster`; `per` "
+        "kafka(nodes=3, security='plaintext', config={}, features={}, seed=None, per='test'): the cluster of `kafka_cluster`; `per` "
         "is test, module or session",
     )
 

@@ -1,13 +1,17 @@
 """A test cluster for code that blocks: `Cluster`. It imports the standard library alone, and no client of Kafka."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from jepsen.testing.chaos_handle import ChaosHandle
 from jepsen.testing.fault_handle import FaultHandle
 from jepsen.testing.record import Record, decode_record, encode_record
 from jepsen.testing.server_lease import ServerLease, own_server
+
+if TYPE_CHECKING:
+    from broker.client import SyncAdmin
 
 ClientName: TypeAlias = Literal["confluent-kafka", "kafka-python", "aiokafka", "kraft", "java"]
 WAIT_S: Final = 30.0
@@ -45,6 +49,7 @@ class Cluster:
         """
         self._server = server or own_server()
         self._is_shared, self._is_closed = shared_as is not None, False
+        self._admin: SyncAdmin | None = None
         spec = {"nodes": nodes, "security": security, "config": dict(config or {}), "seed": seed}
         owner = {"shared_as": shared_as} if self._is_shared else {"lease": self._server.lease.name}
         spec["features"] = {name: str(level) for name, level in (features or {}).items()}
@@ -92,6 +97,17 @@ class Cluster:
                 context.load_cert_chain(config.pop("ssl_certfile"), config.pop("ssl_keyfile"))
             config["ssl_context"] = context
         return config
+
+    @property
+    def admin(self) -> "SyncAdmin":
+        """A client of this package that administers the cluster, with its credentials; `docs/client.md` describes it.
+        It is closed with the cluster.
+        """
+        if self._admin is None:
+            from broker.client import SyncAdmin  # most tests do without
+
+            self._admin = SyncAdmin(config=self.config("kraft"))
+        return self._admin
 
     def topic(
         self,
@@ -325,9 +341,12 @@ class Cluster:
 
     def close(self) -> None:
         """End all processes and remove the directory. A cluster that is shared goes on. Later calls have no effect."""
-        if not (self._is_shared or self._is_closed):
-            self._is_closed = True
-            self._request("DELETE", "")
+        with ExitStack() as steps:
+            if not (self._is_shared or self._is_closed):
+                self._is_closed = True
+                steps.callback(self._request, "DELETE", "")
+            if self._admin is not None:
+                steps.callback(self._admin.close)
 
     def __enter__(self) -> Self:
         return self

@@ -84,10 +84,11 @@ async def test_trio(kafka):
     assert [each.value for each in kafka.records(topic)] == [b"one"]
 
 
-@pytest.mark.kafka(nodes=1, per="module", config={"num.partitions": 3})
+@pytest.mark.kafka(nodes=1, per="module", config={"num.partitions": 3}, features={"share.version": 0})
 class TestPerModule:
     def test_first(self, kafka_cluster):
         note(kafka_cluster)
+        assert not kafka_cluster.admin.describe_features().finalized.get("share.version")
         kafka_cluster.produce("shared", ["one"])
         kafka_cluster.link(client_id="*", cut=True)
         kafka_cluster.kill(node=1)
@@ -172,7 +173,7 @@ def test_fixtures_serve_tests_of_two_processes_and_leave_nothing(tmp_path: Path)
     done = run_session(tmp_path, APPLICATION, "-n", "2", "--dist", "loadscope", "--kafka-log", "debug")
     assert "1 failed, 8 passed, 3 errors" in done.stdout, done.stdout + done.stderr
     assert "per is one of test, module, session, not 'week'" in done.stdout
-    assert "takes nodes, security, config, seed, per, not node" in done.stdout
+    assert "takes nodes, security, config, features, seed, per, not node" in done.stdout
     assert "@pytest.mark.kafka is for the fixture `kafka_cluster`" in done.stdout
     assert len({each.read_text() for each in tmp_path.glob("servers-*")}) == 1
     report = done.stdout.partition("timeline, seed 7")[2]
