@@ -42,8 +42,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "kafka(nodes=3, security='plaintext', config={}, features={}, seed=None, per='test'): the cluster of `kafka_cluster`; `per` "
-        "is test, module or session",
+        "kafka(nodes=3, security='plaintext', config={}, features={}, seed=None, per='test'): the cluster of "
+        "`kafka_cluster`; `per` is test, module or session",
     )
 
 

@@ -7,10 +7,12 @@ from typing import Final
 import attrs
 import trio
 
+from broker.cli.commands.offset_resets import SHARE
 from broker.cli.grammar import Invocation
 from broker.cli.output import Column
-from broker.client.admin import Admin, GroupDescription, OffsetSpec, Results
+from broker.client.admin import Admin, Failure, GroupDescription, OffsetSpec, Results
 from broker.client.types import OffsetAndMetadata, TopicPartition
+from broker.wire.errors import ErrorCode, KafkaError
 
 # More records than this are shown in red, any lag in yellow.
 _LAG_HIGH: Final = 10_000
@@ -50,8 +52,13 @@ async def find_lag(invocation: Invocation, admin: Admin, names: Sequence[str]) -
     """The rows of these groups, or of all. A group that cannot be described is reported, and left out."""
     if not names:
         listed = invocation.succeeded(await admin.list_groups(), "broker")
-        names = sorted({group.group_id for groups in listed.values() for group in groups})
-    described: dict[str, GroupDescription] = invocation.succeeded(await admin.describe_groups(names), "group")
+        names = sorted({group.group_id for groups in listed.values() for group in groups if group.type != SHARE})
+    found: dict[str, GroupDescription | Failure] = dict(await admin.describe_groups(names))
+    for name, group in found.items():
+        if isinstance(group, GroupDescription) and group.type == SHARE:
+            hint = "a share group; `kraft share-groups describe` shows its lag"
+            found[name] = KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, hint)
+    described: dict[str, GroupDescription] = invocation.succeeded(Results(found), "group")
     return await lag_of_groups(invocation, admin, described)
 
 

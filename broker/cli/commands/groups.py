@@ -7,7 +7,7 @@ import attrs
 import click
 
 from broker.cli.commands.group_lag import LAG_COLUMNS, LagRow, find_lag, lag_of_groups, lag_style, watch_lag
-from broker.cli.commands.offset_resets import Reset, choose_reset, committed_offsets, plan_reset
+from broker.cli.commands.offset_resets import Reset, choose_reset, committed_offsets, plan_reset, refuse_other_type
 from broker.cli.grammar import ClusterCommand, CommandGroup, Invocation
 from broker.cli.grammar.arguments import DURATION, Integer, TopicPartitions, topic_option
 from broker.cli.grammar.completion import complete_group
@@ -206,6 +206,7 @@ async def reset_offsets(
     reset: Reset = choose_reset(targets)
     async with invocation.admin() as admin:
         chosen = list(await find_partitions(admin, topics)) if topics else None
+        await refuse_other_type(admin, group_id, is_share=False)
         planned = await plan_reset(admin, group_id, await committed_offsets(admin, group_id, chosen), reset)
         done = {partition: new for partition, (_, new) in planned.items()}
         if execute and done:

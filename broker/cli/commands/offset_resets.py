@@ -12,6 +12,7 @@ from broker.client.admin import Admin, OffsetSpec
 from broker.client.types import TopicPartition
 from kraft.env import real_env
 
+SHARE: Final = "share"
 _TARGETS: Final = ("to_earliest", "to_latest", "to_current", "to_offset", "to_time", "shift_by")
 
 
@@ -35,6 +36,18 @@ def choose_reset(targets: Mapping[str, Any]) -> Reset:
         return Reset(target, int(value))
     now_ms = int(real_env(lambda kind, /, **fields: None).wall() * 1000)
     return Reset(target, parse_time(value, now_ms))
+
+
+async def refuse_other_type(admin: Admin, group_id: str, *, is_share: bool) -> None:
+    """Raises CommandFailed if the group exists and the offsets of its type have another command; ClientError.
+
+    Brokers answer a question for the offsets of a group of another type as for a group without offsets.
+    """
+    found = (await admin.describe_groups([group_id])).succeeded.get(group_id)
+    if found is None or (found.type == SHARE) == is_share:
+        return
+    other = "groups" if is_share else "share-groups"
+    raise CommandFailed(f"Group {group_id} is a {found.type} group; use `kraft {other} reset-offsets`")
 
 
 async def committed_offsets(

@@ -15,7 +15,7 @@ from broker.cli.commands.groups import (
     ResetRow,
     member_row,
 )
-from broker.cli.commands.offset_resets import choose_reset, plan_reset
+from broker.cli.commands.offset_resets import SHARE, choose_reset, plan_reset, refuse_other_type
 from broker.cli.grammar import ClusterCommand, CommandGroup, Invocation
 from broker.cli.grammar.arguments import Integer, TopicPartitions, topic_option
 from broker.cli.grammar.completion import complete_group
@@ -34,7 +34,7 @@ from broker.client.admin import (
 from broker.client.types import TopicPartition
 from broker.wire.errors import ErrorCode, KafkaError
 
-_SHARE: Final = "share"
+_STATES: Final = ("Stable", "Empty")
 
 
 @attrs.frozen
@@ -96,11 +96,18 @@ def share_groups() -> None:
 
 
 @share_groups.command("list", cls=ClusterCommand, shape=list_of(ShareGroupRow))
-@click.option("--state", "states", multiple=True, metavar="STATE", help="Only groups in this state: Stable or Empty.")
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(_STATES, case_sensitive=False),
+    multiple=True,
+    metavar="STATE",
+    help="Only groups in this state: Stable or Empty.",
+)
 async def list_share_groups(invocation: Invocation, states: Sequence[str]) -> None:
     """List share groups."""
     async with invocation.admin() as admin:
-        listed = invocation.succeeded(await admin.list_groups(states=states, types=[_SHARE]), "broker")
+        listed = invocation.succeeded(await admin.list_groups(states=states, types=[SHARE]), "broker")
     found: list[GroupListing] = [group for groups_of_broker in listed.values() for group in groups_of_broker]
     rows = [
         ShareGroupRow(each.group_id, each.state, each.coordinator_id)
@@ -157,6 +164,7 @@ async def reset_offsets(
     reset = choose_reset(targets)
     async with invocation.admin() as admin:
         chosen = list(await find_partitions(admin, topics)) if topics else None
+        await refuse_other_type(admin, group_id, is_share=True)
         old = await _start_offsets(admin, group_id, chosen)
         planned = await plan_reset(admin, group_id, old, reset)
         done = {partition: new for partition, (_, new) in planned.items()}
@@ -201,7 +209,7 @@ def _only_share(described: Results[str, GroupDescription]) -> Results[str, Group
     """The descriptions of share groups; a group of another type counts as not found."""
     outcomes: dict[str, GroupDescription | Failure] = dict(described)
     for name, group in described.succeeded.items():
-        if group.type != _SHARE:
+        if group.type != SHARE:
             outcomes[name] = KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} is not a share group.")
     return Results(outcomes)
 

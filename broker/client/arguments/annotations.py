@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 
 import attrs
 
-from broker.client.arguments.check import Between, Bytes, Check
+from broker.client.arguments.check import Between, Bytes, Check, with_article
 from broker.client.arguments.composites import Attributes, Either, Entries, Fields, Items
 from broker.client.arguments.scalars import (
     INT64,
@@ -83,7 +83,7 @@ def _check_of_class(hint: Any) -> Check:
     if getattr(hint, "_is_protocol", False):
         methods = [name for name in vars(hint) if name == "__call__" or not name.startswith("_")]
         return Function() if methods == ["__call__"] else HasMethods(hint.__name__, tuple(methods))
-    return Instance(hint, f"a {hint.__name__}")
+    return Instance(hint, with_article(hint.__name__))
 
 
 def _field_checks(cls: type, names: Iterable[str]) -> tuple[tuple[str, Check], ...]:

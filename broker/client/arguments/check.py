@@ -54,12 +54,17 @@ class Check(Protocol):
         """Returns the value as the library uses it. Raises WrongArgument."""
 
 
+def with_article(noun: str) -> str:
+    """The noun with "a" or "an"."""
+    return f"{'an' if noun[0] in 'AEIOU' else 'a'} {noun}"
+
+
 def shown(value: object) -> str:
     """A short text of any value: its representation, or its type where it has none."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - it is the caller's object
-        return f"a {type(value).__name__}"
+        return with_article(type(value).__name__)
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from broker.client.arguments.check import Check, WrongArgument, shown, wrong_type
+from broker.client.arguments.check import Check, WrongArgument, shown, with_article, wrong_type
 
 
 @attrs.frozen
@@ -72,7 +72,7 @@ class _Instance:
 
     @property
     def name(self) -> str:
-        return f"a {self.type.__name__}"
+        return with_article(self.type.__name__)
 
     def _read_field(self, name: str, check: Check, content: object) -> Any:
         try:

@@ -20,6 +20,8 @@ _log: Final = logging.getLogger(__name__)
 
 # A topic that was just created, or that the brokers create because it was asked for, is not known to all of them yet.
 _MISSING_TOLERATED_S: Final = 0.5
+# No topic has a name that the brokers refuse.
+_NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 class SubscribedGroup(Protocol):
@@ -134,11 +136,7 @@ class ReadObstacles:
 
     def _missing(self) -> list[str]:
         known = self._cluster.metadata.topics
-        return [
-            name
-            for name in self._topics()
-            if (topic := known.get(name)) is not None and topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        ]
+        return [name for name in self._topics() if (topic := known.get(name)) is not None and topic.error in _NOT_THERE]
 
     def _unknown(self) -> str | None:
         """Says what does not exist, if that keeps the consumer from reading."""

@@ -20,6 +20,7 @@ from metadata.protocol import ShareAcquireMode
 
 EXPLICIT: Final = "explicit"
 _BY_GROUP: Final = "it is a config of the group:"
+_SET_BY: Final = "it is a config of the group; set it with Admin.incremental_alter_configs or `kraft configs set group`"
 _BY_BROKERS: Final = "the brokers decide, by the config"
 # Keys of consumers that no share consumer has, and where else their subjects are configured.
 _OF_CONSUMERS: Final[Mapping[str, str]] = {
@@ -34,6 +35,20 @@ _OF_CONSUMERS: Final[Mapping[str, str]] = {
     "group.remote.assignor": f"{_BY_BROKERS} group.share.assignors",
     "partition.assignment.strategy": f"{_BY_BROKERS} group.share.assignors",
 }
+# Keys of share groups (KIP-1240): all of their members have the same value, so no member has one of its own.
+_OF_GROUPS: Final = frozenset(
+    {
+        "share.assignment.interval.ms",
+        "share.auto.offset.reset",
+        "share.delivery.count.limit",
+        "share.heartbeat.interval.ms",
+        "share.isolation.level",
+        "share.partition.max.record.locks",
+        "share.record.lock.duration.ms",
+        "share.renew.acknowledge.enable",
+        "share.session.timeout.ms",
+    }
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -94,9 +109,11 @@ def read_share_config(
     config: Mapping[str, object] | None,
     settings: Mapping[str, object],
 ) -> ShareConsumerConfig:
-    """Reads the config as `read_config` does. Raises ConfigError, for keys of other consumers with the reason."""
+    """Reads the config as `read_config` does. Raises ConfigError, for keys of others with the reason."""
     for key in [*(config or {}), *settings]:
         dotted = key.replace("_", ".") if isinstance(key, str) else ""
         if dotted in _OF_CONSUMERS:
             raise ConfigError(f"{key} does not apply to a share consumer: {_OF_CONSUMERS[dotted]}")
+        if dotted in _OF_GROUPS:
+            raise ConfigError(f"{key} does not apply to a share consumer: {_SET_BY}")
     return read_config(ShareConsumerConfig, bootstrap_servers, config, settings)

@@ -22,7 +22,10 @@ from broker.wire.api.share_group_heartbeat import ShareGroupHeartbeatResponse
 from broker.wire.errors import ErrorCode
 from broker.wire.uuids import encode_uuid, new_uuid
 
-NO_SHARE_GROUPS: Final = "the cluster has no share groups: the feature share.version has to be at level 1 or higher"
+NO_SHARE_GROUPS: Final = (
+    "the cluster has no share groups: the feature share.version has to be at level 1 or higher; "
+    "`kraft features upgrade share.version=1` raises it"
+)
 _NO_TOPICS: Final[frozenset[str]] = frozenset()
 _CODES: Final = frozenset(ErrorCode)
 

@@ -53,6 +53,12 @@ def test_share_group_from_its_first_offset_to_its_deletion(node: NodeProcess, to
     offsets = [(row["partition"], row["start_offset"], row["lag"]) for row in described["offsets"]]
     assert offsets == [(0, 1, 2), (1, 0, 0)]
     assert table(succeed("share-groups", "describe", GROUP))[-2:] == [[topic, "0", "1", "2"], [topic, "1", "0", "0"]]
+    # Commands for groups of another type name the one for this type, and change nothing.
+    assert "kraft share-groups describe" in run_command("groups", "lag", GROUP).errors
+    assert GROUP not in succeed("groups", "lag")
+    of_consumers = run_command("groups", "reset-offsets", GROUP, "-t", topic, "--to-earliest", "--execute")
+    assert "kraft share-groups reset-offsets" in of_consumers.errors
+    assert run_command("share-groups", "list", "--state", "Stabel").code == Exit.USAGE
     for refused in ((*reset, "--to-latest", "--execute"), ("share-groups", "delete", GROUP)):
         assert "NON_EMPTY_GROUP" in run_command(*refused).errors
 
@@ -63,3 +69,9 @@ def test_share_group_from_its_first_offset_to_its_deletion(node: NodeProcess, to
     gone = run_command("share-groups", "delete", GROUP)
     assert (gone.code, "GROUP_ID_NOT_FOUND" in gone.errors) == (Exit.NOT_FOUND, True)
     succeed("share-groups", "delete", GROUP, "--if-exists")
+
+    succeed("groups", "reset-offsets", "readers", "-t", topic, "--to-earliest", "--execute")
+    assert (
+        "use `kraft groups reset-offsets`"
+        in run_command("share-groups", "reset-offsets", "readers", "--to-latest").errors
+    )

@@ -392,6 +392,7 @@ async def test_a_response_that_leaves_out_a_partition_is_an_error_of_its_acknowl
     [
         ({}, "needs a group.id"),
         ({"group_id": "g", "auto_offset_reset": "earliest"}, "share.auto.offset.reset"),
+        ({"group_id": "g", "share_auto_offset_reset": "earliest"}, "kraft configs set group"),
         ({"group_id": "g", "config": {"isolation.level": "read_committed"}}, "share.isolation.level"),
         ({"group_id": "g", "enable_auto_commit": True}, "share.acknowledgement.mode"),
         ({"group_id": "g", "share_acquire_mode": "all"}, "batch_optimized, record_limit"),
