@@ -10,7 +10,7 @@ independent of the order, and start offsets only grow.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from random import Random
 from typing import Any, Final, TypeAlias
@@ -60,6 +60,10 @@ _RETRIABLE: Final = (
 # Bytes of the requests in one message, of which coordinators accept 1 MiB, and their number: some 5 ms.
 _MESSAGE_BYTES_MAX: Final = 512 * 1024
 _MESSAGE_REQUESTS_MAX: Final = 200
+# Batches of states in one response: some 25 ms to decode. A state has a batch for each record in flight at worst. How
+# many a read returns is known afterwards; so a lane begins with few reads in a message, and adapts their number.
+_RESPONSE_BATCHES_MAX: Final = 10_000
+_FIRST_MESSAGE_REQUESTS: Final = 8
 # Requests that are carried out in one turn: some 1 ms, or 30 ms if their share-partitions were just loaded and each has
 # 500 updates to be merged.
 _TURN_MAX: Final = 10
@@ -265,8 +269,9 @@ class ShareStateClient:
     async def _send(self, lane: _Lane) -> None:
         """Sends what is queued in a lane, until nothing is."""
         broker_id, kind, _ = lane
+        requests_max = _FIRST_MESSAGE_REQUESTS if kind is ReadState else _MESSAGE_REQUESTS_MAX
         while queue := self._lanes[lane]:
-            sent = _take(queue)
+            sent = _take(queue, requests_max)
             message = as_message([each.request for each in sent])
             try:
                 response = await self._connections.call(broker_id, message, kind.version)
@@ -277,20 +282,32 @@ class ShareStateClient:
                     self._run_soon(partial(self._failed, each, KafkaError(code, str(failure))))
             else:
                 results = results_of(response)
+                if kind is ReadState:
+                    requests_max = _next_reads_max(requests_max, len(sent), results.values())
                 for each in sent:
                     result = results.get((each.request.key.topic_id, each.request.key.partition))
                     self._run_soon(partial(self._answered, each, _outcome_of(each.request, result)))
         del self._lanes[lane]
 
 
-def _take(queue: deque[_Pending]) -> list[_Pending]:
+def _next_reads_max(reads_max: int, sent: int, results: Iterable[Any]) -> int:
+    """The most reads in the next message, after a message with `sent` reads, of which there may be `reads_max`.
+
+    The next states may be larger: their number at most doubles, and their batches are expected to fill half a response.
+    """
+    batch_count = sum(len(result.state_batches) for result in results)
+    fitting = sent * (_RESPONSE_BATCHES_MAX // 2) // max(1, batch_count)
+    return max(1, min(2 * reads_max, fitting, _MESSAGE_REQUESTS_MAX))
+
+
+def _take(queue: deque[_Pending], requests_max: int) -> list[_Pending]:
     """Removes the first requests from a queue, as many as one message takes.
 
     Results are told apart by their share-partitions. So a second request about the same one stays for the next message.
     """
     taken: dict[SharePartitionKey, _Pending] = {}
     size_bytes = 0
-    while queue and len(taken) < _MESSAGE_REQUESTS_MAX and queue[0].request.key not in taken:
+    while queue and len(taken) < requests_max and queue[0].request.key not in taken:
         size_bytes += queue[0].request.size_bytes
         if taken and size_bytes > _MESSAGE_BYTES_MAX:
             break

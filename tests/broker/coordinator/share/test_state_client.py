@@ -6,6 +6,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -14,6 +15,8 @@ from broker.coordinator.runtime.completion import Completion, completed, failed
 from broker.coordinator.share.share_state import UNINITIALIZED
 from broker.coordinator.share.state_client import RETRY_S, UNKNOWN_TOPIC_RETRY_S, ShareStateClient
 from broker.net.deadlines import Deadlines
+from broker.wire.api.read_share_group_state import PartitionResult as ReadResult
+from broker.wire.api.read_share_group_state import ReadShareGroupStateResponse, ReadStateResult, StateBatch
 from broker.wire.api.write_share_group_state import (
     PartitionResult,
     WriteShareGroupStateRequest,
@@ -130,6 +133,22 @@ async def test_requests_of_a_group_that_come_together_share_messages() -> None:
     for each in by_group[GROUP]:
         assert len(each) == len(set(each)) <= MESSAGE_MAX, "results are told apart by their partitions"
     assert len(by_group[GROUP]) < COUNT / 10
+
+
+@pytest.mark.parametrize(("batch_count", "sizes"), [(0, [8, 16, 32, 64]), (2_000, [8, 2, 2, 2])])
+async def test_reads_of_large_states_come_in_small_messages(batch_count: int, sizes: list[int]) -> None:
+    """200 states of 2,000 batches each take 8 MB, and a broker decoded such a response for 0.7 s."""
+    batches = [StateBatch(first_offset=offset, last_offset=offset) for offset in range(batch_count)]
+
+    def answer(request: Any) -> Any:
+        read = [ReadResult(partition=index, state_batches=batches) for index in places(request)]
+        return ReadShareGroupStateResponse(results=[ReadStateResult(topic_id=TOPIC_ID, partitions=read)])
+
+    async with scripted_node(answer) as node, Cluster(OTHER).client(node.port) as client:
+        for read in [client.read(GROUP, TOPIC_ID, index, 0) for index in range(sum(sizes))]:
+            state = await read.wait()
+            assert len(state.batches) == batch_count
+    assert [len(places(request)) for request in node.requests] == sizes
 
 
 async def test_request_is_repeated_while_its_coordinator_moves_and_is_loaded() -> None:
