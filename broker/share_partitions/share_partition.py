@@ -243,8 +243,9 @@ class SharePartition:
         return write if write.batches else None
 
     def _acknowledge_batch(self, member_id: str, batch: AcknowledgementBatch, write: StateWrite, now_ms: float) -> None:
-        if any(kind not in _ACKNOWLEDGE_TYPES for kind in batch.types):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid acknowledge type: {list(batch.types)}")
+        unknown = next((kind for kind in batch.types if kind not in _ACKNOWLEDGE_TYPES), None)
+        if unknown is not None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid acknowledge type: {unknown}")
         if batch.last_offset < self.start_offset:
             return
         if batch.last_offset >= self.end_offset:

@@ -166,6 +166,9 @@ async def test_request_outside_of_a_session_or_with_malformed_acknowledgements_i
     for malformed in ((1, 0, [1]), (0, 1, []), (0, 1, [1, 1, 1]), (0, 1, [4]), (0, 1, [-1])):
         answered = await anna.acknowledge(malformed)
         assert only(only(answered.responses).partitions).error_code == ErrorCode.INVALID_REQUEST
+    # Kafka's clients cannot decode a message of more than 32 KiB.
+    answered = await anna.acknowledge((0, 99_999, [1] * 99_999 + [77]))
+    assert only(only(answered.responses).partitions).error_message == "Invalid acknowledge type: 77"
     stranger = anna.fetch_request(group_id="unknown", share_session_epoch=0, max_wait_ms=FOREVER_MS)
     response = await anna.client.call(stranger, VERSION)
     assert only(only(response.responses).partitions).error_code == ErrorCode.UNKNOWN_SERVER_ERROR

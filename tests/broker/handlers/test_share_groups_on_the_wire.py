@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from broker.wire.api.alter_share_group_offsets import (
@@ -122,7 +123,11 @@ async def test_topics_are_removed_from_a_group(tmp_path: Path) -> None:
         assert (await client.call(missing, 0)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_offsets_of_unknown_groups_topics_and_partitions(tmp_path: Path) -> None:
+def not_compared(topic: object, other: object) -> bool:
+    raise AssertionError("topics of a request are not compared with each other")
+
+
+async def test_offsets_of_unknown_groups_topics_and_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_node(tmp_path, **NODE) as node, connected(node.port) as client:
         await create_topic(client)
         await joined(client, "topic", group="group")
@@ -137,6 +142,14 @@ async def test_offsets_of_unknown_groups_topics_and_partitions(tmp_path: Path) -
             assert {(each.start_offset, each.error_code) for each in partitions} == {(-1, ErrorCode.NONE)}
             assert len(partitions) == 6
         assert await described_offsets(client, "none") == {}
+        twice = [DescribeShareGroupOffsetsRequestGroup(group_id="group", topics=None)] * 2
+        only((await client.call(DescribeShareGroupOffsetsRequest(groups=twice), 1)).groups)
+        # Comparing each of 12,000 topics with the others held the event loop for 2 s.
+        monkeypatch.setattr(AlterShareGroupOffsetsRequestTopic, "__eq__", not_compared)
+        names = [f"gone-{number}" for number in range(3)]
+        response = await altered(client, "none", **{name: {0: 0} for name in names})
+        codes = [(each.topic_name, only(each.partitions).error_code) for each in response.responses]
+        assert codes == [(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in names]
 
 
 async def test_coordinator_that_fails_while_states_are_initialized_is_replaced(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def _altered(partition: int, error: KafkaError | None) -> AlterShareGroupOffsets
 
 def delete_offsets(
     state: ShareGroupShard, group_id: str, topic_names: Iterable[str]
-) -> Decision[tuple[PartitionSets, list[str]]]:
+) -> Decision[tuple[PartitionSets, frozenset[str]]]:
     """Decides about the deletion of topics' states. Returns the partitions to delete, and the names of existing topics
     without a state. Raises KafkaError.
     """
@@ -131,7 +131,7 @@ def delete_offsets(
     by_name = state.context.image.topics.by_name
     named = {by_name[name].topic_id: name for name in topic_names if name in by_name}
     partitions = group.states.to_delete(named, state.context.image)
-    without = [name for topic_id, name in named.items() if topic_id not in partitions]
+    without = frozenset(name for topic_id, name in named.items() if topic_id not in partitions)
     return Decision(_change(state, group, group.states.deleting_topics(partitions)), (partitions, without))
 
 
