@@ -1,6 +1,6 @@
 """ShareGroupHeartbeat: members join, change their subscriptions, learn what they are assigned, and leave (KIP-932)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -26,7 +26,6 @@ from broker.coordinator.group.share.share_group import (
     ShareGroup,
     ShareMember,
     members_with,
-    topic_names_of,
 )
 from broker.coordinator.group.topics_hash import topics_hash
 from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
@@ -38,7 +37,7 @@ from broker.wire.api.share_group_heartbeat import (
 )
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft import lazy_attrs
-from metadata.image import MetadataImage
+from metadata.image import MetadataImage, TopicImage
 
 # The heartbeat interval while members wait for an assignment. With Kafka's, a new group has none for 5 s. All members
 # of a group together send at most a thousand heartbeats per second meanwhile.
@@ -111,7 +110,10 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 
 @lazy_attrs.define
 class _MemberUpdate:
-    """The changes that one heartbeat makes to its group. `epoch` is the group's epoch after it."""
+    """The changes that one heartbeat makes to its group.
+
+    `epoch` is the group's epoch after it, and `topics` are the existing topics that members are subscribed to then.
+    """
 
     group: ShareGroup
     image: MetadataImage
@@ -122,6 +124,7 @@ class _MemberUpdate:
     changes_epoch: bool = False
     refreshes_topics: bool = False
     assignment_epoch: int = 0
+    topics: Mapping[str, TopicImage] = attrs.Factory(dict)
     records: list[CoordinatorRecord] = attrs.Factory(list)
 
     def run(
@@ -129,13 +132,14 @@ class _MemberUpdate:
     ) -> Decision[HeartbeatOutcome]:
         group, former = self.group, self.former
         member = _updated_from(former, request, client)
+        self.topics = group.topics_with(member, self.image)
         if member != former:
             self.records.append(member_record(group.group_id, member.member_id, member.metadata_value()))
         self._update_epoch(member)
         reconciled = self._reconciled(member, self._target(member))
         if reconciled != member:
             self.records.append(assignment_record(group.group_id, member.member_id, reconciled.assignment_value()))
-        to_initialize = self._partitions_to_initialize(reconciled)
+        to_initialize = self._partitions_to_initialize()
         if to_initialize:
             value = group.states.beginning(to_initialize).as_value(self.image)
             self.records.append(states_record(group.group_id, value))
@@ -159,7 +163,7 @@ class _MemberUpdate:
         if not (has_changed or group.has_stale_topics):
             return
         self.refreshes_topics = True
-        new_hash = topics_hash(topic_names_of(members_with(group, member).values()), self.image)
+        new_hash = topics_hash(self.topics, self.image)
         if has_changed or new_hash != group.metadata_hash:
             self.changes_epoch = True
             self.epoch += 1
@@ -172,7 +176,7 @@ class _MemberUpdate:
         if self.epoch <= group.assignment_epoch or is_soon:
             return group.target_of(member.member_id)
         self.assignment_epoch = self.epoch
-        targets = new_targets(group, members_with(group, member).values(), self.image)
+        targets = new_targets(group, member, self.topics)
         for member_id, target in targets.items():
             if group.targets.get(member_id) != target:
                 self.records.append(target_record(group.group_id, member_id, target))
@@ -185,17 +189,15 @@ class _MemberUpdate:
         """
         if member.member_epoch == self.assignment_epoch and not self.changes_epoch:
             return member
-        subscribed = frozenset(topic_ids(member, self.image))
+        subscribed = frozenset(topic_ids(member, self.topics))
         assigned = {topic_id: indexes for topic_id, indexes in target.items() if topic_id in subscribed}
         return member.at_epoch(self.assignment_epoch, assigned)
 
-    def _partitions_to_initialize(self, member: ShareMember) -> PartitionSets:
+    def _partitions_to_initialize(self) -> PartitionSets:
         group = self.group
         if self.now_ms < group.initialize_at_ms:
             return NO_PARTITIONS
-        names = topic_names_of(members_with(group, member).values())
-        topics = (self.image.topics.by_name.get(name) for name in sorted(names))
-        subscribed = [topic.topic_id for topic in topics if topic is not None]
+        subscribed = [self.topics[name].topic_id for name in sorted(self.topics)]
         return group.states.missing(subscribed, self.image, under_way=self._under_way())
 
     def _initialization(self, partitions: PartitionSets) -> Initialization | None:
@@ -240,17 +242,24 @@ def _updated_from(
     )
 
 
-def topic_ids(member: ShareMember, image: MetadataImage) -> tuple[bytes, ...]:
-    """The existing topics that the member is subscribed to, in ascending order."""
-    topics = (image.topics.by_name.get(name) for name in member.topic_names)
-    return tuple(sorted(topic.topic_id for topic in topics if topic is not None))
+def topic_ids(member: ShareMember, topics: Mapping[str, TopicImage]) -> tuple[bytes, ...]:
+    """Those of these topics that the member is subscribed to, in ascending order."""
+    if len(topics) < len(member.topic_names):
+        names = frozenset(member.topic_names)
+        return tuple(sorted(topic.topic_id for name, topic in topics.items() if name in names))
+    return tuple(sorted(topics[name].topic_id for name in member.topic_names if name in topics))
 
 
-def new_targets(group: ShareGroup, members: Iterable[ShareMember], image: MetadataImage) -> Mapping[str, PartitionSets]:
-    """The target assignment of the group with these members: the partitions that have a state."""
+def new_targets(
+    group: ShareGroup, member: ShareMember, topics: Mapping[str, TopicImage]
+) -> Mapping[str, PartitionSets]:
+    """The target assignment of the group after a change of this member: the partitions that have a state.
+
+    `topics` are the existing topics that members are subscribed to.
+    """
     specs = {
-        member.member_id: MemberSpec(topic_ids(member, image), current=group.target_of(member.member_id))
-        for member in members
+        each.member_id: MemberSpec(topic_ids(each, topics), current=group.target_of(each.member_id))
+        for each in members_with(group, member).values()
     }
     return assign_simply(specs, group.states.initialized)
 

@@ -5,7 +5,7 @@ from typing import TypeVar
 from broker.coordinator.group.config import ShareGroupConfig
 from broker.coordinator.group.share.records import assignment_epoch_record, epoch_record, member_tombstones
 from broker.coordinator.group.share.shard import ShareGroupShard, session_key, share_group
-from broker.coordinator.group.share.share_group import ShareGroup, topic_names_of
+from broker.coordinator.group.share.share_group import ShareGroup
 from broker.coordinator.group.topics_hash import topics_hash
 from broker.coordinator.runtime.decision import Decision
 from broker.coordinator.runtime.shard import OnTimer
@@ -25,10 +25,10 @@ def leave(state: ShareGroupShard, group_id: str, member_id: str, response: T) ->
 def _remove(state: ShareGroupShard, group: ShareGroup, member_id: str, response: T) -> Decision[T]:
     """Removes a member. The next heartbeat of another member computes a new target assignment."""
     group_id, epoch = group.group_id, group.epoch + 1
-    left = [member for member in group.members.values() if member.member_id != member_id]
+    image = state.context.image
     records = member_tombstones(group_id, member_id)
-    records.append(epoch_record(group_id, epoch, topics_hash(topic_names_of(left), state.context.image)))
-    if not left:
+    records.append(epoch_record(group_id, epoch, topics_hash(group.topics_without(member_id, image), image)))
+    if len(group.members) == 1:
         # Without members there is nothing to assign. So the next member need not wait for the assignment interval.
         records.append(assignment_epoch_record(group_id, epoch, _NO_ASSIGNMENT_MS))
     return Decision(records, response, lambda: state.context.timers.cancel(session_key(group_id, member_id)))

@@ -1,6 +1,6 @@
 """A share group and its members, as the records of the group's partition describe them (KIP-932)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from operator import is_
 from typing import ClassVar, Final
@@ -16,11 +16,12 @@ from broker.coordinator.group.share.record_formats import (
     ShareGroupMemberMetadataValue,
 )
 from broker.coordinator.group.share.records import group_tombstones
+from broker.coordinator.group.share.subscribed_topics import SubscribedTopics
 from broker.coordinator.runtime.decision import CoordinatorRecord
 from broker.coordinator.runtime.shard import Timers
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft import lazy_attrs
-from metadata.image import MetadataImage
+from metadata.image import MetadataImage, TopicImage
 
 SHARE_PROTOCOL_TYPE: Final = "share"
 # Epochs with a special meaning in heartbeats.
@@ -102,7 +103,7 @@ class ShareGroup:
 
     `epoch` increases when the members, their subscriptions, the subscribed topics, or their partitions with a state
     change. `targets` is the target assignment, computed for `assignment_epoch` at `assigned_at_ms`. `states` are the
-    partitions that have a state.
+    partitions that have a state. `subscribed` has the topics of all members.
 
     These attributes are in no record. `has_stale_topics` is true if the subscribed topics may have changed.
     `under_way` has the partitions whose initialization has not ended, by topic id, each with the time in ms at which
@@ -124,7 +125,7 @@ class ShareGroup:
         self.has_stale_topics = True
         self.under_way: dict[bytes, dict[int, int]] = {}
         self.initialize_at_ms = 0
-        self._topic_names: frozenset[str] | None = None
+        self.subscribed = SubscribedTopics()
         self._assigned: dict[bytes, frozenset[int]] | None = None
         # The states and the topics for which the target assignment was found to be complete.
         self._complete: tuple[PartitionStates, object] | None = None
@@ -133,15 +134,8 @@ class ShareGroup:
     def state(self) -> ShareGroupState:
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
 
-    @property
-    def topic_names(self) -> frozenset[str]:
-        """The topics that members are subscribed to."""
-        if self._topic_names is None:
-            self._topic_names = frozenset(name for member in self.members.values() for name in member.topic_names)
-        return self._topic_names
-
     def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.topic_names
+        return topic in self.subscribed.names
 
     def target_of(self, member_id: str) -> PartitionSets:
         return self.targets.get(member_id, NO_PARTITIONS)
@@ -166,7 +160,7 @@ class ShareGroup:
             for target in self.targets.values():
                 for topic_id, indexes in target.items():
                     self._assigned[topic_id] = of_topic(self._assigned, topic_id) | indexes
-        topics, names = image.topics.by_id, self.topic_names
+        topics, names = image.topics.by_id, self.subscribed.names
         misses = any(
             topic_id in topics and topics[topic_id].name in names and of_topic(self._assigned, topic_id) != indexes
             for topic_id, indexes in self.states.initialized.items()
@@ -237,11 +231,27 @@ class ShareGroup:
         former = self.members.get(member.member_id)
         self.members[member.member_id] = member
         if former is None or former.topic_names != member.topic_names:
-            self._topic_names = self._complete = None
+            self._replace_names(former, member)
 
     def remove(self, member_id: str) -> None:
-        if self.members.pop(member_id, None) is not None:
-            self._topic_names = self._complete = None
+        former = self.members.pop(member_id, None)
+        if former is not None:
+            self._replace_names(former, None)
+
+    def _replace_names(self, former: ShareMember | None, member: ShareMember | None) -> None:
+        self.subscribed.replace(names_of(former), names_of(member))
+        self._complete = None
+
+    def topics_with(self, member: ShareMember, image: MetadataImage) -> Mapping[str, TopicImage]:
+        """The existing topics that members are subscribed to, by name, with this member instead of its former state."""
+        former = self.members.get(member.member_id)
+        if former is not None and former.topic_names == member.topic_names:
+            return self.subscribed.existing(image)
+        return self.subscribed.existing_after(names_of(former), names_of(member), image)
+
+    def topics_without(self, member_id: str, image: MetadataImage) -> Mapping[str, TopicImage]:
+        """The existing topics that the other members are subscribed to, by name."""
+        return self.subscribed.existing_after(names_of(self.members[member_id]), (), image)
 
     def set_target(self, member_id: str, target: PartitionSets | None) -> None:
         """Sets the member's target assignment; None removes it."""
@@ -257,6 +267,6 @@ def members_with(group: ShareGroup, member: ShareMember) -> Mapping[str, ShareMe
     return {**group.members, member.member_id: member}
 
 
-def topic_names_of(members: Iterable[ShareMember]) -> frozenset[str]:
-    """The topics that these members are subscribed to, whether they exist or not."""
-    return frozenset(name for member in members for name in member.topic_names)
+def names_of(member: ShareMember | None) -> Collection[str]:
+    """The distinct names of the topics that a member is subscribed to. A record may repeat them."""
+    return () if member is None else dict.fromkeys(member.topic_names)
