@@ -56,6 +56,11 @@ class Acquisition:
     def is_complete(self) -> bool:
         return self._stopped or self.count >= self._records_max
 
+    @property
+    def records_left(self) -> int:
+        """How many more records may be acquired; batches that are acquired as a whole may exceed it."""
+        return self._records_max - self.count
+
     def stop(self) -> None:
         """Acquire no more records."""
         self._stopped = True

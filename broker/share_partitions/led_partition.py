@@ -226,6 +226,7 @@ class LedSharePartition:
             offset,
             limits.max_bytes,
             end,
+            last_wanted=state.last_wanted(offset, limits.acquisition.records_left),
             min_one_batch=limits.min_one_batch,
             is_read_committed=settings.is_read_committed,
         )

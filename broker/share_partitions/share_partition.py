@@ -122,6 +122,21 @@ class SharePartition:
         """False if the limit of records in flight is reached, and no record in flight is available."""
         return fetch_offset < self.end_offset or self.in_flight_count < self.settings.record_locks_max
 
+    def last_wanted(self, fetch_offset: int, records_max: int) -> int:
+        """The offset up to which a read from `fetch_offset` finds `records_max` records to acquire, or all there are.
+
+        Offsets without a record count as records: a read up to there may find fewer.
+        """
+        if fetch_offset < self.end_offset:
+            for records in self._records.overlapping(fetch_offset, self.end_offset - 1):
+                if records.is_available:
+                    first = max(records.first, fetch_offset)
+                    if records.last - first + 1 >= records_max:
+                        return first + records_max - 1
+                    records_max -= records.last - first + 1
+        room = max(self.settings.record_locks_max - self.in_flight_count, 0)
+        return self.end_offset - 1 + min(records_max, room)
+
     def acquire(
         self, fetched: Sequence[FetchedBatch], fetch_offset: int, acquisition: Acquisition, now_ms: float
     ) -> None:
