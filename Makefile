@@ -45,6 +45,7 @@
 #   make bench-moves         leaders that move when a broker dies, and partitions that move under load; ARGS="kill"
 #   make bench-quotas        limited clients, 2,000 connections a second, and the cost of quotas; beside Apache Kafka
 #   make bench-transactions  idempotence, commits, aborted records, 20,000 ids; beside Apache Kafka; ARGS="--only ids"
+#   make bench-share         members of share groups, and 1,000,000 records in flight, beside Apache Kafka; ARGS="--only rows"
 #   make bench-groups        many groups whose members commit, here and on Apache Kafka; ARGS="--cluster kraft --groups 100"
 #   make bench-metadata      what the metadata costs as partitions grow: changes, snapshots, an idle controller
 #   make bench-loop-holds    how long the largest request of each API holds the event loop; ARGS="--apis 3 32 --last"
@@ -91,7 +92,7 @@ PORTABLE_TESTS := tests/kraft tests/broker/net tests/broker/cli tests/broker/cli
 	test-java-clients test-go-clients test-control-clients test-prometheus test-interpreters test-wheel test-example-repository soak-example check docs terminal-images soak jepsen fuzz half-open \
 	transaction-kills maintenance spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
-	bench-followers bench-moves bench-transactions bench-groups bench-quotas bench-metadata bench-loop-holds \
+	bench-followers bench-moves bench-transactions bench-groups bench-share bench-quotas bench-metadata bench-loop-holds \
 	bench-metrics bench-plans bench-test-clusters bench-scrub bench-tls bench-spark bench-spark-load bench-spark-check kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
@@ -244,6 +245,9 @@ bench-transactions: $(VENV)/.installed-bench
 
 bench-groups: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_groups $(ARGS)
+
+bench-share: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.share_groups $(ARGS)
 
 bench-quotas: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_quotas $(ARGS)

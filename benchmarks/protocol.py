@@ -102,7 +102,13 @@ class Connection:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._socket.close()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     def ask(self, request: bytes) -> bytes:
         """Send a frame and return the response's frame without its length."""

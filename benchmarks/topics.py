@@ -21,13 +21,15 @@ _NOT_YET = {3, 5, 6}
 
 
 @contextlib.contextmanager
-def topic(peer: Subject, partitions: int) -> Iterator[str]:
+def topic(peer: Subject, partitions: int, *, log_level: int = 3) -> Iterator[str]:
     """A new topic that exists within the block; then it and its files are deleted at once.
+
+    With a `log_level` of 2, lost connections are not reported: the block restarts the node.
 
     In a cluster it has three replicas and min.insync.replicas=2.
     """
     name = f"bench-{next(_numbers):04}"  # of constant length, so that requests have the same size
-    admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 3})
+    admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": log_level})
     replicas = peer.replication_factor
     config = {"file.delete.delay.ms": "0", "min.insync.replicas": str(replicas // 2 + 1)}
     for created in admin.create_topics([NewTopic(name, partitions, replicas, config=config)]).values():
