@@ -5,6 +5,7 @@ It performs what `broker.share_partitions.share_partition.SharePartition` decide
 
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
+from math import inf
 from typing import Final, Protocol, TypeAlias
 
 import attrs
@@ -314,19 +315,25 @@ class LedSharePartition:
 
     def _schedule_expiry(self) -> None:
         """Have the locks looked at when the first may expire; not again for each acquisition, which expires later."""
-        when = None if self.state is None else self.state.next_lock_expiry_ms / 1000
+        expiry_ms = inf if self.state is None else self.state.next_lock_expiry_ms
+        when = None if self.state is None else expiry_ms / 1000
         deadline = self._deadline
         if deadline is not None and (when is None or when < deadline.when):
             deadline.cancel()
             deadline = self._deadline = None
-        if deadline is None and when is not None and when < float("inf"):
-            self._deadline = self._context.deadlines.add(when, self._expire_locks)
+        if deadline is None and when is not None and when < inf:
+            self._deadline = self._context.deadlines.add(when, partial(self._expire_locks, expiry_ms))
 
-    def _expire_locks(self) -> None:
+    def _expire_locks(self, expiry_ms: float) -> None:
+        """Release the records whose locks have expired by `expiry_ms`, the time of the deadline, or later.
+
+        The clock in milliseconds may be a rounding error before it. The same deadline would then be due again at once,
+        and keep the event loop busy.
+        """
         self._deadline = None
         if self.state is None:
             return
-        write = self.state.expire_locks(self._context.now_ms())
+        write = self.state.expire_locks(max(expiry_ms, self._context.now_ms()))
         self._schedule_expiry()
         if write is not None:
             self._context.counts.locks_expired += _record_count(write)

@@ -170,9 +170,13 @@ class _MemberUpdate:
             self.records.append(epoch_record(group.group_id, self.epoch, new_hash))
 
     def _target(self, member: ShareMember) -> PartitionSets:
-        """The member's target assignment, computed again if the epoch is newer and the last one is old enough."""
+        """The member's target assignment, computed again if the epoch is newer and the last one is old enough.
+
+        The time of the last one is of the clock of an earlier coordinator, or this clock was set back since. If it is
+        in the future, the group does not wait for it: members that join would get no partitions until then.
+        """
         group, interval_ms = self.group, self.config.assignment_interval_ms
-        is_soon = group.assigned_at_ms and self.now_ms < group.assigned_at_ms + interval_ms
+        is_soon = group.assigned_at_ms and 0 <= self.now_ms - group.assigned_at_ms < interval_ms
         if self.epoch <= group.assignment_epoch or is_soon:
             return group.target_of(member.member_id)
         self.assignment_epoch = self.epoch
@@ -195,7 +199,8 @@ class _MemberUpdate:
 
     def _partitions_to_initialize(self) -> PartitionSets:
         group = self.group
-        if self.now_ms < group.initialize_at_ms:
+        pause_ms = group.initialize_at_ms - self.now_ms
+        if 0 < pause_ms <= self.config.heartbeat_interval_ms:  # it is longer if the clock was set back
             return NO_PARTITIONS
         subscribed = [self.topics[name].topic_id for name in sorted(self.topics)]
         return group.states.missing(subscribed, self.image, under_way=self._under_way())

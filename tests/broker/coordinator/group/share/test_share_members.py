@@ -95,6 +95,15 @@ def test_failed_initialization_begins_again_after_a_pause(shard: ShareGroupsShar
     assert client.names() == {"a": {0, 1}}
 
 
+def test_pause_after_a_failed_initialization_ends_when_the_clock_is_set_back(shard: ShareGroupsShard) -> None:
+    client = ShareClient(shard, "m", ["a"])
+    client.heartbeat()
+    shard.initialize(shard.begun.pop(), fails=lambda index: index == 1)
+    shard.pass_ms(-1_800_000)
+    settle(shard, client)
+    assert client.names() == {"a": {0, 1}}
+
+
 def test_new_coordinator_repeats_unfinished_initialization(shard: ShareGroupsShard) -> None:
     """Kafka waits for `group.share.initialize.retry.interval.ms`, and then ignores the offset reset of the group."""
     client = ShareClient(shard, "m", ["a"])
@@ -158,6 +167,17 @@ def test_assignments_are_an_interval_apart(shard: ShareGroupsShard) -> None:
     shard.pass_ms(1_000)
     other.heartbeat()
     assert sorted([*one.names()["a"], *other.names()["a"]]) == [0, 1, *other.names()["a"]]
+    assert len(other.names()["a"]) == 1
+
+
+def test_assignment_does_not_wait_for_the_clock_of_an_earlier_coordinator(shard: ShareGroupsShard) -> None:
+    """The record of the last assignment has the time of a clock that was half an hour ahead."""
+    shard = ShareGroupsShard(ShareGroupConfig(assignment_interval_ms=1_000))
+    shard.create_topic("a", 2)
+    one, other = ShareClient(shard, "m", ["a"]), ShareClient(shard, "n", ["a"])
+    settle(shard, one)
+    shard.share_group.assigned_at_ms = shard.now_ms + 1_800_000
+    settle(shard, one, other)
     assert len(other.names()["a"]) == 1
 
 
