@@ -7,6 +7,7 @@ from jepsen.checkers.queue import ACKS_ONE_CHECKERS, IDEMPOTENT_CHECKERS, QUEUE_
 from jepsen.checkers.quotas import QUOTA_CHECKERS
 from jepsen.checkers.registers import REGISTER_CHECKERS
 from jepsen.checkers.security import SECURITY_CHECKERS
+from jepsen.checkers.shares import SHARE_CHECKERS
 from jepsen.checkers.topics import TOPIC_CHECKERS
 from jepsen.checkers.transactions import TRANSACTION_CHECKERS
 from jepsen.checkers.verdict import Promise, Verdict, judge
@@ -19,6 +20,7 @@ __all__ = [
     "QUOTA_CHECKERS",
     "REGISTER_CHECKERS",
     "SECURITY_CHECKERS",
+    "SHARE_CHECKERS",
     "TOPIC_CHECKERS",
     "TRANSACTION_CHECKERS",
     "Anomaly",

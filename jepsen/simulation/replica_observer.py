@@ -194,7 +194,9 @@ class ReplicaObserver:
         if log is not None:
             batches = batches_of(read_headers(log, log.log_start_offset, host.volume))
             seen.end_offset = batches[-1][1] if batches else log.log_start_offset
-            self._trace_replica(host, seen, "replica_found", batches=batches)
+            # Only the log of an internal topic that is pruned begins later than at 0 (DeleteRecords).
+            start = {"start": log.log_start_offset} if log.log_start_offset else {}
+            self._trace_replica(host, seen, "replica_found", batches=batches, **start)
 
     def _trace_removed(self, host: Host, seen: _ObservedReplica) -> None:
         """Trace that a replica is gone.
@@ -217,6 +219,9 @@ class ReplicaObserver:
         if cut_to < seen.end_offset:
             seen.end_offset = cut_to
             self._trace_replica(host, seen, "replica_cut", end_offset=cut_to)
+        if log.log_start_offset > seen.end_offset:  # a follower begins again where its leader's log begins
+            seen.end_offset = log.log_start_offset
+            self._trace_replica(host, seen, "replica_wrote", batches=(), start=log.log_start_offset)
         headers = read_headers(log, seen.end_offset, host.volume)
         if headers:
             seen.end_offset = headers[-1].next_offset

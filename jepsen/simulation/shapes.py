@@ -29,6 +29,7 @@ SHAPES: Final[Mapping[str, Callable[[Simulation], Subject]]] = MappingProxyType(
         "security-1+2": lambda simulation: NodesSubject(
             simulation, 0, controllers=1, brokers=2, special=SpecialLoad.SECURITY
         ),
+        "shares-3": lambda simulation: NodesSubject(simulation, 3, special=SpecialLoad.SHARES),
         "quorum-1": lambda simulation: QuorumSubject(simulation, 1, 3),
         "quorum-3": lambda simulation: QuorumSubject(simulation, 3, 3),
         "quorum-3+1": lambda simulation: QuorumSubject(simulation, 3, 4),

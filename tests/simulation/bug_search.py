@@ -2,7 +2,7 @@
 for each.
 
 With names of bugs after the number of seeds, only for those bugs: see `tests.support.storage_bugs`, `quorum_bugs`,
-`replication_bugs`, `group_bugs`, `transaction_bugs`, `quota_bugs` and `security_bugs`.
+`replication_bugs`, `group_bugs`, `transaction_bugs`, `quota_bugs`, `security_bugs` and `share_bugs`.
 """
 
 import argparse
@@ -20,12 +20,13 @@ from tests.support.quota_bugs import QUOTA_BUGS
 from tests.support.replication_bugs import REPLICATION_BUGS
 from tests.support.scrub_bugs import SCRUB_BUGS
 from tests.support.security_bugs import SECURITY_BUGS
+from tests.support.share_bugs import SHARE_BUGS
 from tests.support.storage_bugs import STORAGE_BUGS
 from tests.support.transaction_bugs import COORDINATION_BUGS, TRANSACTION_BUGS
 
 SECONDS = 30.0
 ALL_BUGS: dict[str, Bug] = {**STORAGE_BUGS, **SCRUB_BUGS, **QUORUM_BUGS, **REPLICATION_BUGS, **GROUP_BUGS}
-ALL_BUGS |= {**TRANSACTION_BUGS, **COORDINATION_BUGS, **QUOTA_BUGS, **SECURITY_BUGS}
+ALL_BUGS |= {**TRANSACTION_BUGS, **COORDINATION_BUGS, **QUOTA_BUGS, **SECURITY_BUGS, **SHARE_BUGS}
 
 
 def found_by(

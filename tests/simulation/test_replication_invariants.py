@@ -193,6 +193,35 @@ def test_high_watermark_of_a_new_leader_counts() -> None:
     assert sample.broken == []
 
 
+def test_replicas_of_a_log_whose_front_was_deleted_count_as_having_it() -> None:
+    """Broker 2 restarts, and broker 3 begins again where its leader's log begins, without its uncommitted batch."""
+    sample = SampleTrace()
+    sample.changes(isr=(1, 2))
+    sample.role(1, 0, (1, 2))
+    sample.writes(3, (2, 3, 0, 99))
+    for node in (1, 2):
+        sample.writes(node, SECOND, THIRD)
+    sample.commits(1, 4)
+    sample.tell(2, "replica_found", batches=(THIRD,), start=3)
+    sample.commits(2, 4)
+    sample.tell(3, "replica_wrote", batches=(), start=3)
+    sample.commits(3, 3)
+    sample.writes(3, THIRD)
+    sample.commits(3, 4)
+    assert sample.broken == []
+    copies = sample.committed.logs[TOPIC_ID.hex(), 0].copies
+    assert copies[2].batches == copies[3].batches == [FIRST, SECOND, THIRD]
+
+
+def test_replica_that_lacks_a_batch_is_found_though_the_front_of_its_log_was_deleted() -> None:
+    sample = SampleTrace()
+    for node in (1, 2, 3):
+        sample.writes(node, SECOND, THIRD)
+    sample.commits(1, 4)
+    sample.tell(2, "replica_found", batches=(), start=3)
+    assert sample.broken == ["InSyncReplicasHoldWhatIsCommitted"]
+
+
 def test_recreated_replica_has_no_high_watermark_until_it_reports_one() -> None:
     """The replica was created again, or truncated unobserved; its former high watermark does not count."""
     sample = SampleTrace()

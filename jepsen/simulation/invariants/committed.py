@@ -101,6 +101,19 @@ class CommittedLog:
     def is_current_incarnation(self, copy: Copy) -> bool:
         return self.incarnation(copy.leader_epoch) == len(self.losses)
 
+    def append(self, copy: Copy, batches: Sequence[Batch], start: int = 0) -> None:
+        """Add batches to a replica. Its log begins with them, or at `start`, if that is not 0.
+
+        Only committed records are deleted from the beginning of a log. A replica whose log begins after them counts as
+        having them.
+        """
+        if start:
+            copy.cut(0)  # all that it had is deleted, also what was never committed
+        start, end = batches[0][0] if batches else start, copy.batches[-1][1] if copy.batches else 0
+        copy.batches += [each for each in self.batches if end <= each[0] and each[1] <= start]
+        copy.batches += batches
+        self.compare(copy)
+
     def compare(self, copy: Copy) -> None:
         """Update `copy.agreed`, the number of its first batches that equal the committed ones."""
         at, batches, others = copy.agreed, self.batches, copy.batches
@@ -205,17 +218,16 @@ class Committed:
             case "replica_gone":
                 del log.copies[self.nodes[event.host]]
             case "replica_found":
-                copy.batches, copy.agreed, copy.is_suspect = list(batches_of(event)), 0, bool(log.losses)
+                copy.batches, copy.agreed, copy.is_suspect = [], 0, bool(log.losses)
                 copy.high_watermark = 0
-                log.compare(copy)
+                log.append(copy, batches_of(event), start_of(event))
             case "replica_role":
                 copy.leader_epoch, copy.maximal = integer(event, "leader_epoch"), ids_of(event, "maximal")
                 copy.leads = event.fields["leads"] is True
                 if copy.leads:
                     self._commit(event, log, copy)  # records below its high watermark count as committed from now on
             case "replica_wrote":
-                copy.batches.extend(batches_of(event))
-                log.compare(copy)
+                log.append(copy, batches_of(event), start_of(event))
             case "replica_cut":
                 copy.cut(integer(event, "end_offset"))
                 log.compare(copy)
@@ -238,6 +250,8 @@ class Committed:
         if agreed_end < end_offset and not copy.is_suspect:
             other = log.batches[copy.agreed] if copy.agreed < len(log.batches) else None
             mine = copy.batches[copy.agreed] if copy.agreed < len(copy.batches) else None
+            if mine is None and other is not None and other[1] > end_offset:
+                return  # its log begins within the batch, which it is about to fetch
             self.differs = f"{event.host} has {mine} committed in {describe(key_of(event), log)}, and others {other}"
 
     def _reconcile(self, log: CommittedLog) -> None:
@@ -346,6 +360,11 @@ class Committed:
 
 def key_of(event: Event) -> Key:
     return str(event.fields["topic_id"]), integer(event, "partition")
+
+
+def start_of(event: Event) -> int:
+    """The offset at which a replica's log begins, or begins again."""
+    return integer(event, "start") if "start" in event.fields else 0
 
 
 def batches_of(event: Event) -> Sequence[Batch]:

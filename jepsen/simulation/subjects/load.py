@@ -109,6 +109,7 @@ class SpecialLoad(Enum):
     TRANSACTIONS = "transactions"
     QUOTAS = "quotas"
     SECURITY = "security"
+    SHARES = "shares"
 
 
 # For a cluster with clients of a `SpecialLoad`, whose rates are in their own modules.

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import attrs
 import trio
 
-from broker.coordinator.internal_topics import CONSUMER_OFFSETS
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from broker.node.metadata_directory import METADATA_DIRECTORY as METADATA_LOG
 from broker.storage.log_manager import NoLogDirOnline
 from broker.wire.api.metadata import MetadataRequest
@@ -44,6 +44,7 @@ from jepsen.simulation.subjects.node_plan import (
     NodePlan,
     meta_property,
 )
+from jepsen.simulation.subjects.shares import SHARE_CONFIGS
 from jepsen.simulation.subjects.special_clients import special_clients
 from jepsen.simulation.subjects.subject import SpecialClients
 from jepsen.simulation.subjects.topic_administrator import TopicMover
@@ -67,6 +68,8 @@ T = TypeVar("T")
 PEACE_SECONDS: Final = 10.0
 # The longest time for which the network, or retrying brokers, may delay a request whose client has given up.
 SETTLED_SECONDS: Final = 35.0
+# Configs of nodes under special clients.
+_CONFIGS: Final[Mapping[SpecialLoad | None, Mapping[str, str]]] = {SpecialLoad.SHARES: SHARE_CONFIGS}
 
 
 class NodesSubject:
@@ -87,8 +90,8 @@ class NodesSubject:
         self.simulation, self.replicas = simulation, Replicas()
         chance = simulation.rng("subject")
         disks = LOG_DIRECTORIES[: 1 if combined == 1 else chance.choice((1, 2))]
-        is_secured = special is SpecialLoad.SECURITY
-        self._plan = plan = NodePlan(combined, controllers, brokers, chance, disks, is_secured=is_secured)
+        is_secured, configs = special is SpecialLoad.SECURITY, _CONFIGS.get(special)
+        self._plan = plan = NodePlan(combined, controllers, brokers, chance, disks, configs, is_secured=is_secured)
         self._disks_lost = {each.name: 0 for each in plan.nodes}
         self.cluster = Cluster(simulation, {each.name: plan.factory(each, self._disks_lost) for each in plan.nodes})
         self.history = History(simulation.clock.current_time, simulation.trace.operation)
@@ -118,7 +121,9 @@ class NodesSubject:
         else:
             topics += [topic.name for topic in self._special.topics]
         observe_replicas(self.simulation, self.committed, [*topics, self._load.late.name])
-        self._flipped.watch(topics, self._plan.log_directories)
+        # Passes do not read what was deleted from the front of a log, and no reader does.
+        kept = [topic for topic in topics if topic != SHARE_GROUP_STATE]
+        self._flipped.watch(kept, self._plan.log_directories)
         return TopicMover(self.committed, topics, self._plan.log_directories, self._flipped, self)
 
     @property
@@ -154,6 +159,8 @@ class NodesSubject:
                 await client.back_off()
         if self._load.grouped:
             self._groups = groups_of(self._load, self.committed, rng)
+        if self._special is not None:
+            await self._special.prepare(self._as, self.committed)
 
     async def use(self) -> None:
         rng, load = self.simulation.rng("workload"), self._load

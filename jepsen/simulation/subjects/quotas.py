@@ -82,6 +82,9 @@ class QuotaClients:
         yield QuotaUser("free-p", "producer_byte_rate", None, waits=False, pause_seconds=0.2)
         yield QuotaUser("free-f", "consumer_byte_rate", None, waits=False, pause_seconds=0.2)
 
+    async def prepare(self, run: Run, committed: Committed) -> None:
+        """Do nothing: these clients prepare what they need themselves."""
+
     def start(self, start: Start, nursery: trio.Nursery) -> None:
         """Start all clients, and the changes of quotas."""
         start(nursery, self._client_for("quotas"), set_quotas, self._users_during_faults)

@@ -114,6 +114,9 @@ class SecurityClients:
         ]
         self._entries = random_entries([each.secured.address for each in self._requesters], rng)
 
+    async def prepare(self, run: Run, committed: Committed) -> None:
+        """Do nothing: these clients prepare what they need themselves."""
+
     def start(self, start: Start, nursery: trio.Nursery) -> None:
         """Start the users' clients, the administrator, and the readers of what each broker knows."""
         per_second = self._rng.choice(_CHANGES_PER_SECOND)

@@ -11,6 +11,7 @@ from jepsen.simulation.subjects.node_plan import KAFKA_PORT
 from jepsen.simulation.subjects.node_security import SASL_PORT
 from jepsen.simulation.subjects.quotas import QuotaClients, quota_topics
 from jepsen.simulation.subjects.security import SecurityClients, security_topics
+from jepsen.simulation.subjects.shares import ShareClients, share_topics
 from jepsen.simulation.subjects.subject import SpecialClients
 from jepsen.simulation.subjects.transactions import TransactionalClients, transactional_topics
 from jepsen.workloads.client import Client
@@ -39,4 +40,6 @@ def special_clients(
         case SpecialLoad.SECURITY:
             topics = security_topics(len(brokers))
             return SecurityClients(topics, history, client_for, brokers, address_of, rng)
+        case SpecialLoad.SHARES:
+            return ShareClients(share_topics(len(brokers)), history, client_for, simulation.hosts, rng)
     return TransactionalClients(transactional_topics(len(brokers)), history, client_for, rng)

@@ -30,6 +30,10 @@ class SpecialClients(Protocol):
         """The operations of these clients."""
         ...
 
+    async def prepare(self, run: Run, committed: Committed) -> None:
+        """Prepare the cluster, in which the topics exist. No faults occur yet."""
+        ...
+
     def start(self, start: Start, nursery: trio.Nursery) -> None:
         """Start the clients, which run while faults occur."""
         ...

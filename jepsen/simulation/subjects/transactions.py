@@ -69,6 +69,9 @@ class TransactionalClients:
         self._outputs = [(OUTPUT, index) for index in range(_OUTPUT_PARTITIONS)]
         self._accounts = [(BANK, index) for index in range(_BANK_PARTITIONS)]
 
+    async def prepare(self, run: Run, committed: Committed) -> None:
+        """Do nothing: these clients prepare what they need themselves."""
+
     def start(self, start: Start, nursery: trio.Nursery) -> None:
         """Start all clients. Some producers share a transactional id."""
         rng, per_second = self._rng, self._rng.choice(_PRODUCED_PER_SECOND)

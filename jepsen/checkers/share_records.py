@@ -1,0 +1,159 @@
+"""Views of what share groups did with each record, for several checkers.
+
+Clients do not always know which leader answered. A leader that was deposed and does not know it yet delivers records as
+before, in Kafka too: the share coordinator only refuses to store what becomes of them. So a delivery counts as
+`proven` against what other leaders did if its leader epoch shows that, or if the share coordinator later stored an
+acknowledgement of it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from typing import Final, NamedTuple
+
+import attrs
+
+from jepsen.history import History, Operation, Outcome
+from jepsen.share_values import UNKNOWN_EPOCH, ShareGroupSettings
+from metadata.protocol import AcknowledgeType
+
+FINAL_TYPES: Final = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
+
+
+class SharePartition(NamedTuple):
+    """One partition, as one group sees it."""
+
+    group: str
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.group} of {self.topic}-{self.partition}"
+
+
+@attrs.define(eq=False)
+class Acknowledgement:
+    """An acknowledgement of one record."""
+
+    operation: Operation
+    kind: AcknowledgeType
+
+    @property
+    def is_stored(self) -> bool:
+        return self.operation.outcome is Outcome.OK
+
+    @property
+    def may_be_stored(self) -> bool:
+        return self.operation.outcome is not Outcome.FAIL
+
+    @property
+    def leader_epoch(self) -> int:
+        return int(self.operation.result) if self.is_stored else UNKNOWN_EPOCH
+
+
+@attrs.define(eq=False)
+class Delivery:
+    """A delivery of one record, and what its member said about it afterwards, in order.
+
+    `session_until` is the last time at which the member's session is known to have existed.
+    """
+
+    operation: Operation
+    value: str
+    count: int
+    session_until: float
+    acknowledgements: list[Acknowledgement] = attrs.field(factory=list)
+
+    @property
+    def leader_epoch(self) -> int:
+        return int(self.operation.result.leader_epoch)
+
+    @property
+    def is_stored(self) -> bool:
+        """True if an acknowledgement was stored: the member held the record until then."""
+        return any(each.is_stored for each in self.acknowledgements)
+
+    @property
+    def held_from(self) -> float:
+        """The member certainly holds the record from this time on, until `held_until`."""
+        return completed(self.operation)
+
+    @property
+    def held_until(self) -> float:
+        """Renewals may have prolonged the lock, but do not count here."""
+        first = min((each.operation.invoked_at for each in self.acknowledgements), default=inf)
+        lock_end = self.operation.invoked_at + self.operation.result.lock_ms / 1000
+        return float(min(first, lock_end, self.session_until))
+
+
+def completed(operation: Operation) -> float:
+    """The time at which the client knew the outcome; infinity if it never did."""
+    return inf if operation.completed_at is None else operation.completed_at
+
+
+def group_settings(history: History) -> Mapping[str, ShareGroupSettings]:
+    return {operation.value.group: operation.value for operation in history.of("share-group")}
+
+
+class SharedRecords:
+    """The deliveries of each record by share-partition and offset, in the order of their completion."""
+
+    def __init__(self, history: History) -> None:
+        self._records: dict[tuple[SharePartition, int], list[Delivery]] = defaultdict(list)
+        self._unknown: dict[SharePartition, list[Operation]] = defaultdict(list)
+        sessions = _session_ends(history)
+        for operation in sorted(history.of("acquire", outcome=Outcome.OK), key=completed):
+            partition = share_partition(operation)
+            for offset, value, count in operation.result.records:
+                delivery = Delivery(operation, value, count, sessions[operation.value.session])
+                self._records[partition, offset].append(delivery)
+        for operation in history.of("acquire", outcome=Outcome.INFO):
+            self._unknown[share_partition(operation)].append(operation)
+        for operation in history.of("acknowledge"):
+            self._add_acknowledgement(operation)
+
+    def _add_acknowledgement(self, operation: Operation) -> None:
+        for first, last, kind in operation.value.batches:
+            for offset in range(first, last + 1):
+                deliveries = self._records.get((share_partition(operation), offset), ())
+                of_session = (
+                    each
+                    for each in deliveries
+                    if each.operation.value.session == operation.value.session
+                    and completed(each.operation) <= operation.invoked_at
+                )
+                *_, latest = [None, *of_session]
+                if latest is not None:
+                    latest.acknowledgements.append(Acknowledgement(operation, AcknowledgeType(kind)))
+
+    def __iter__(self) -> Iterator[tuple[SharePartition, int, Sequence[Delivery]]]:
+        for (partition, offset), deliveries in self._records.items():
+            yield partition, offset, deliveries
+
+    def of(self, partition: SharePartition, offset: int) -> Sequence[Delivery]:
+        return self._records.get((partition, offset), ())
+
+    def unknown_before(self, partition: SharePartition, time: float) -> int:
+        """The number of requests that were sent before this time, and may have been deliveries of any record."""
+        return sum(operation.invoked_at < time for operation in self._unknown[partition])
+
+
+def share_partition(operation: Operation) -> SharePartition:
+    value = operation.value
+    return SharePartition(value.group, value.topic, value.partition)
+
+
+def is_later_leader(delivery: Delivery, epoch: int) -> bool:
+    """True if the delivery's leader knew all that was stored in the leader epoch `epoch` before the delivery began."""
+    if delivery.leader_epoch == UNKNOWN_EPOCH or epoch == UNKNOWN_EPOCH:
+        return delivery.is_stored
+    return delivery.leader_epoch >= epoch
+
+
+def _session_ends(history: History) -> Mapping[str, float]:
+    """The time at which each session last served a request, or shortly before."""
+    ends: dict[str, float] = defaultdict(float)
+    for operation in history.of("acquire", "acknowledge", outcome=Outcome.OK):
+        session = operation.value.session
+        ends[session] = max(ends[session], operation.invoked_at)
+    return ends

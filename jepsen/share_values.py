@@ -1,0 +1,63 @@
+"""The values and results of operations of share groups (KIP-932)."""
+
+from typing import Final
+
+import attrs
+
+# The leader epoch of an answer if the client does not know it.
+UNKNOWN_EPOCH: Final = -1
+
+
+@attrs.frozen
+class ShareGroupSettings:
+    """`share-group`: the configs of a share group, which begins at the first record of each partition.
+
+    A record is archived after `delivery_count_limit` deliveries.
+    """
+
+    group: str
+    delivery_count_limit: int
+    lock_ms: int
+
+
+@attrs.frozen
+class Acquiring:
+    """`acquire`: a member asks for records of a partition. The result is `Acquired`.
+
+    `session` is unique: a share session, which one node keeps for the member until the connection ends. An operation
+    with outcome `OK` shows that the session existed when the request was served.
+    """
+
+    group: str
+    member: str
+    session: str
+    topic: str
+    partition: int
+
+
+@attrs.frozen
+class Acquired:
+    """`records` are (offset, value, delivery count), locked for the member for `lock_ms`.
+
+    `leader_epoch` is the epoch in which the node led the partition meanwhile; `UNKNOWN_EPOCH` if that is not known.
+    """
+
+    records: tuple[tuple[int, str, int], ...]
+    lock_ms: int
+    leader_epoch: int = UNKNOWN_EPOCH
+
+
+@attrs.frozen
+class Acknowledging:
+    """`acknowledge`: a member says what became of records. The result is the leader epoch, as in `Acquired`.
+
+    `batches` are (first offset, last offset, `metadata.protocol.AcknowledgeType`). With `FAIL`, none of them has taken
+    effect.
+    """
+
+    group: str
+    member: str
+    session: str
+    topic: str
+    partition: int
+    batches: tuple[tuple[int, int, int], ...]

@@ -1,0 +1,133 @@
+"""Share groups on simulated nodes: producers, members that come and go, and an administrator that waits for the end."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Final
+
+import trio
+
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
+from jepsen.checkers import SHARE_CHECKERS, Anomaly
+from jepsen.history import History
+from jepsen.share_values import ShareGroupSettings
+from jepsen.simulation.hosts import Host
+from jepsen.simulation.invariants import Committed
+from jepsen.simulation.subjects.data import node_on
+from jepsen.simulation.subjects.subject import Run, Start
+from jepsen.values import WantedTopic
+from jepsen.workloads.client import Client
+from jepsen.workloads.consumer import read_all
+from jepsen.workloads.producer import produce_to_all
+from jepsen.workloads.share_administration import begin_share_groups, wait_finished
+from jepsen.workloads.share_member import churn_share_members, finish_records
+from jepsen.workloads.share_session import ShareGroup
+
+TOPIC: Final = "share-queue"
+_PARTITIONS: Final = 2
+# Few, so that share-partitions share a coordinator, and not all of them do.
+_STATE_PARTITIONS: Final = 2
+_LEVEL: Final = 1
+_PRODUCED_PER_SECOND: Final = (0.3, 1.0, 2.0)
+_LIFETIME_SECONDS: Final = (4.0, 15.0, 60.0)
+# Short timeouts, and state that is stored in many small pieces and pruned soon.
+SHARE_CONFIGS: Final[Mapping[str, str]] = {
+    "group.share.min.session.timeout.ms": "6000",
+    "group.share.session.timeout.ms": "6000",
+    "group.share.min.heartbeat.interval.ms": "1000",
+    "group.share.heartbeat.interval.ms": "1500",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.record.lock.duration.ms": "2000",
+    "group.share.initialize.retry.interval.ms": "3000",
+    "share.coordinator.snapshot.update.records.per.snapshot": "5",
+    "share.coordinator.state.topic.prune.interval.ms": "3000",
+    "share.coordinator.cold.partition.snapshot.interval.ms": "5000",
+}
+
+
+def share_topics(brokers: int) -> Sequence[WantedTopic]:
+    """The topics of share groups, which lose nothing as long as replicas in sync keep their disks."""
+    most = min(3, brokers)
+    safe = (("min.insync.replicas", str(most - 1)), ("flush.messages", "1"))
+    return (
+        WantedTopic(TOPIC, _PARTITIONS, configs=safe, replication_factor=most),
+        WantedTopic(CONSUMER_OFFSETS, _STATE_PARTITIONS, configs=safe, replication_factor=most),
+        WantedTopic(SHARE_GROUP_STATE, _STATE_PARTITIONS, configs=safe, replication_factor=most),
+    )
+
+
+class ShareClients:
+    """See the module's docstring. `client_for` returns a client by its name, which uses `history`."""
+
+    def __init__(
+        self,
+        topics: Sequence[WantedTopic],
+        history: History,
+        client_for: Callable[[str], Client],
+        hosts: Mapping[str, Host],
+        rng: Random,
+    ) -> None:
+        self.topics = topics
+        self.history = history
+        self._client_for = client_for
+        self._hosts = hosts
+        self._rng = rng
+        self._partitions = [(TOPIC, index) for index in range(_PARTITIONS)]
+        self._settings = [
+            ShareGroupSettings(f"shares{number}-{rng.randrange(100)}", rng.choice((2, 3, 5)), rng.choice((1000, 3000)))
+            for number in range(rng.choice((1, 1, 2)))
+        ]
+        self._groups: list[ShareGroup] = []
+
+    async def prepare(self, run: Run, committed: Committed) -> None:
+        """Enable share groups. The topics exist."""
+        client = self._client_for("share-admin")
+        await run(client, begin_share_groups, client, _LEVEL, self._settings)
+        topic_id = committed.image.topics.by_name[TOPIC].topic_id
+        self._groups = [
+            ShareGroup(
+                each.group, {TOPIC: _PARTITIONS}, {TOPIC: topic_id}, self._leader_epoch, self._rng.random() < 0.7
+            )
+            for each in self._settings
+        ]
+
+    def _leader_epoch(self, host: str, topic: str, index: int) -> int | None:
+        """The epoch in which a host's node leads a partition now, according to that node."""
+        node = node_on(self._hosts[host])
+        local = None if node is None or node.broker is None else node.broker.partitions.topic(topic)
+        partition = None if local is None else local.partitions.get(index)
+        return partition.leader_epoch if partition is not None and partition.leads else None
+
+    def start(self, start: Start, nursery: trio.Nursery) -> None:
+        """Start producers, and two to four places in each group, which members take one after the other."""
+        rng, per_second = self._rng, self._rng.choice(_PRODUCED_PER_SECOND)
+        start(nursery, self._client_for("share-producer"), produce_to_all, self._partitions, per_second)
+        for group in self._groups:
+            for number in range(rng.randint(2, 4)):
+                client = self._client_for(f"{group.name}-{number}")
+                start(nursery, client, churn_share_members, group, rng.choice(_LIFETIME_SECONDS))
+
+    async def verify(self, start: Start, run: Run, committed: Committed) -> None:
+        """Have members finish all records in the healed cluster, and read the topic."""
+        if self._have_lost_records(committed):
+            return
+        client = self._client_for("share-final")
+        reads = {each: await run(client, read_all, client, *each) for each in self._partitions}
+        ends = {each: records[-1][0] + 1 if records else 0 for each, records in reads.items()}
+        async with trio.open_nursery() as nursery:
+            for group in self._groups:
+                for number in range(2):
+                    start(nursery, self._client_for(f"{group.name}-{number}.last"), finish_records, group)
+            for group in self._groups:
+                await run(client, wait_finished, client, group.name, ends)
+            nursery.cancel_scope.cancel()
+
+    def anomalies(self, committed: Committed) -> Iterator[Anomaly]:
+        """Nothing is promised about share groups after a permitted loss of records or of state."""
+        if self._have_lost_records(committed):
+            return
+        for checker in SHARE_CHECKERS:
+            yield from checker.check(self.history)
+
+    def _have_lost_records(self, committed: Committed) -> bool:
+        names = [topic.name for topic in self.topics]
+        return any(log.losses for log in committed.logs.values() if log.topic in names)

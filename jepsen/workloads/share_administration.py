@@ -1,0 +1,94 @@
+"""Administers share groups: enables them, sets their configs, and waits until they have finished all records."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from broker.client import (
+    Admin,
+    ClientError,
+    ConfigChange,
+    ConfigResource,
+    ConfigResourceType,
+    FeatureUpdate,
+    KafkaError,
+    TopicPartition,
+)
+from broker.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from jepsen.share_values import ShareGroupSettings
+from jepsen.workloads.administration import open_admin
+from jepsen.workloads.client import Client
+
+_FEATURE: Final = "share.version"
+_DESCRIBE_VERSION: Final = 4
+
+
+async def begin_share_groups(client: Client, level: int, groups: Sequence[ShareGroupSettings]) -> None:
+    """Finalize the level of `share.version`, and set the configs of the groups. Returns when every broker has them.
+
+    A member that fetched before would begin at the end of its partitions.
+    """
+    for settings in groups:
+        client.history.ok(client.history.invoke(client.name, "share-group", settings), None)
+    while not await _try_to_change(client, level, groups):
+        await client.back_off()
+    for server in client.servers:
+        asking = attrs.evolve(client, servers=[server])
+        for settings in groups:
+            while await _described(asking, settings) != _configs(settings):
+                await client.back_off()
+        await asking.aclose()
+
+
+async def wait_finished(client: Client, group: str, ends: Mapping[tuple[str, int], int]) -> None:
+    """Wait until the group has finished all records of these partitions, which end before the offsets `ends`."""
+    partitions = [TopicPartition(*partition) for partition, end in ends.items() if end]
+    while True:
+        try:
+            async with open_admin(client) as admin:
+                while not await _is_finished(admin, group, partitions):
+                    await client.back_off()
+        except (ClientError, KafkaError):
+            await client.back_off()
+        else:
+            return
+
+
+def _configs(settings: ShareGroupSettings) -> Mapping[str, str]:
+    return {
+        "share.auto.offset.reset": "earliest",
+        "share.delivery.count.limit": str(settings.delivery_count_limit),
+        "share.record.lock.duration.ms": str(settings.lock_ms),
+    }
+
+
+async def _try_to_change(client: Client, level: int, groups: Sequence[ShareGroupSettings]) -> bool:
+    changes = {
+        ConfigResource(ConfigResourceType.GROUP, each.group): [ConfigChange(*item) for item in _configs(each).items()]
+        for each in groups
+    }
+    try:
+        async with open_admin(client) as admin:
+            finalized = (await admin.describe_features()).finalized
+            if _FEATURE not in finalized or not finalized[_FEATURE].highest:
+                (await admin.update_features({_FEATURE: FeatureUpdate(level)})).raise_first()
+            (await admin.incremental_alter_configs(changes)).raise_first()
+    except (ClientError, KafkaError):
+        return False
+    return True
+
+
+async def _described(client: Client, settings: ShareGroupSettings) -> Mapping[str, str]:
+    """The group's configs, as the client's only server has them."""
+    names = list(_configs(settings))
+    resource = DescribeConfigsResource(
+        resource_type=ConfigResourceType.GROUP, resource_name=settings.group, configuration_keys=names
+    )
+    response, _ = await client.call_until_answered(DescribeConfigsRequest(resources=[resource]), _DESCRIBE_VERSION)
+    return {each.name: each.value for result in response.results for each in result.configs}
+
+
+async def _is_finished(admin: Admin, group: str, partitions: Sequence[TopicPartition]) -> bool:
+    offsets = (await admin.list_share_group_offsets({group: partitions})).value(group).raise_first()
+    return all((offset := offsets[each]) is not None and offset.lag == 0 for each in partitions)

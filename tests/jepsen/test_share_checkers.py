@@ -1,0 +1,188 @@
+"""The promises to share groups, each kept and broken (KIP-932)."""
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from jepsen.checkers import SHARE_CHECKERS
+from jepsen.history import Operation
+from jepsen.share_values import UNKNOWN_EPOCH, Acknowledging, Acquired, Acquiring, ShareGroupSettings
+from metadata.protocol import AcknowledgeType
+from tests.support.sample_history import SampleHistory, broken
+
+ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
+
+
+class SampleShareHistory(SampleHistory):
+    """The group "g" consumes "t" with a limit of two deliveries and locks of 30 s. Operations are a second apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.did("share-group", ShareGroupSettings("g", 2, 30_000), None)
+
+    def got(self, member: str, offset: int, count: int = 1, epoch: int = 1, value: str | None = None) -> Operation:
+        operation = self.asks(member)
+        record = offset, value or f"s/t-0/{offset}", count
+        self.ok(operation, Acquired((record,), 30_000, epoch))
+        return operation
+
+    def asks(self, member: str) -> Operation:
+        """A request with an unknown outcome."""
+        self.time += 2
+        operation = self.invoke(member, "acquire", Acquiring("g", member, f"{member}/1", "t", 0))
+        self.time += 1
+        return operation
+
+    def got_nothing(self, member: str, epoch: int = 1) -> None:
+        self.ok(self.asks(member), Acquired((), 30_000, epoch))
+
+    def says(self, member: str, offset: int, kind: AcknowledgeType) -> Operation:
+        """An acknowledgement with an unknown outcome."""
+        self.time += 2
+        value = Acknowledging("g", member, f"{member}/1", "t", 0, ((offset, offset, int(kind)),))
+        operation = self.invoke(member, "acknowledge", value)
+        self.time += 1
+        return operation
+
+    def said(self, member: str, offset: int, kind: AcknowledgeType, epoch: int = 1) -> None:
+        self.ok(self.says(member, offset, kind), epoch)
+
+    def refused(self, member: str, offset: int, kind: AcknowledgeType) -> None:
+        self.fail(self.says(member, offset, kind), "INVALID_RECORD_STATE")
+
+
+def kept(history: SampleShareHistory) -> None:
+    """Record 0 is accepted at its second delivery, 1 is rejected, 2 reaches the limit."""
+    history.got("a", 0)
+    history.said("a", 0, RELEASE)
+    history.got("b", 0, count=2)
+    history.said("b", 0, ACCEPT)
+    history.got("a", 1)
+    history.said("a", 1, REJECT)
+    for count in (1, 2):
+        history.got("a", 2, count)
+        history.said("a", 2, RELEASE)
+
+
+def kept_with_unknown_outcomes(history: SampleShareHistory) -> None:
+    """The answer to an acceptance is lost, and two requests that may have delivered record 2."""
+    history.got("a", 0)
+    history.says("a", 0, ACCEPT)
+    history.got("b", 0, count=2)
+    history.got("a", 1)
+    history.said("a", 1, ACCEPT)
+    history.asks("a")
+    history.asks("a")
+
+
+def kept_by_a_deposed_leader(history: SampleShareHistory) -> None:
+    """It delivers what its successor has delivered, and what was accepted there; the coordinator stores none of it."""
+    history.got("a", 0, epoch=2)
+    history.got("b", 0, epoch=1)
+    history.said("a", 0, ACCEPT, epoch=2)
+    history.got("c", 0, epoch=1)
+    history.refused("b", 0, RELEASE)
+    for offset in (1, 2):
+        history.got("a", offset)
+        history.said("a", offset, ACCEPT)
+
+
+def kept_after_the_session(history: SampleShareHistory) -> None:
+    """The member's session has ended, perhaps before the other one acquired the record."""
+    history.got("a", 0)
+    history.got("b", 0, count=2)
+    history.said("b", 0, ACCEPT)
+    for offset in (1, 2):
+        history.got("b", offset)
+        history.said("b", offset, ACCEPT)
+
+
+@pytest.mark.parametrize("play", [kept, kept_with_unknown_outcomes, kept_by_a_deposed_leader, kept_after_the_session])
+def test_promises_are_kept(play: Callable[[SampleShareHistory], None]) -> None:
+    history = SampleShareHistory()
+    play(history)
+    history.ends(0, 1, 2)
+    assert broken(history, SHARE_CHECKERS) == []
+
+
+def deliver_another_record(history: SampleShareHistory) -> None:
+    history.got("a", 0, value="s/t-0/1")
+    history.said("a", 0, ACCEPT)
+
+
+def skip_a_record(history: SampleShareHistory) -> None:
+    history.got_nothing("a")
+
+
+def give_up_below_the_limit(history: SampleShareHistory) -> None:
+    history.got("a", 0)
+    history.said("a", 0, RELEASE)
+
+
+def count_beyond_the_limit(history: SampleShareHistory) -> None:
+    for count in (1, 2, 3):
+        history.got("a", 0, count)
+        history.said("a", 0, RELEASE)
+
+
+def forget_a_count(history: SampleShareHistory) -> None:
+    history.got("a", 0)
+    history.said("a", 0, RELEASE)
+    history.got("b", 0, count=1, epoch=2)
+    history.said("b", 0, ACCEPT, epoch=2)
+
+
+def count_what_was_not_delivered(history: SampleShareHistory) -> None:
+    history.got("a", 0, count=2)
+    history.said("a", 0, ACCEPT)
+
+
+def deliver_after_acceptance(history: SampleShareHistory) -> None:
+    history.got("a", 0)
+    history.said("a", 0, ACCEPT)
+    history.got("b", 0, count=2, epoch=2)
+
+
+def deliver_after_acceptance_by_an_unknown_leader(history: SampleShareHistory) -> None:
+    """The second acknowledgement shows that the share coordinator had lost the first one."""
+    history.got("a", 0, epoch=UNKNOWN_EPOCH)
+    history.said("a", 0, ACCEPT, epoch=UNKNOWN_EPOCH)
+    history.got("b", 0, count=2, epoch=UNKNOWN_EPOCH)
+    history.said("b", 0, ACCEPT, epoch=UNKNOWN_EPOCH)
+
+
+def deliver_to_two_at_once(history: SampleShareHistory) -> None:
+    history.got("a", 0)
+    history.got("b", 0, count=2)
+    history.got_nothing("a")
+    history.said("b", 0, ACCEPT)
+
+
+def let_two_acknowledge_at_once(history: SampleShareHistory) -> None:
+    history.got("a", 0, epoch=UNKNOWN_EPOCH)
+    history.got("b", 0, count=2, epoch=UNKNOWN_EPOCH)
+    history.said("b", 0, RELEASE, epoch=UNKNOWN_EPOCH)
+    history.said("a", 0, ACCEPT, epoch=UNKNOWN_EPOCH)
+
+
+BREAKS: Final = {
+    deliver_another_record: "DeliveredRecordsAreOfTheLog",
+    skip_a_record: "EveryRecordIsFinished",
+    give_up_below_the_limit: "EveryRecordIsFinished",
+    count_beyond_the_limit: "DeliveriesStayWithinTheLimit",
+    forget_a_count: "DeliveriesAreCounted",
+    count_what_was_not_delivered: "NothingElseIsCounted",
+    deliver_after_acceptance: "NothingIsDeliveredAfterItIsFinished",
+    deliver_after_acceptance_by_an_unknown_leader: "NothingIsDeliveredAfterItIsFinished",
+    deliver_to_two_at_once: "LocksAreExclusive",
+    let_two_acknowledge_at_once: "LocksAreExclusive",
+}
+
+
+@pytest.mark.parametrize("play", BREAKS)
+def test_a_broken_promise_is_found_alone(play: Callable[[SampleShareHistory], None]) -> None:
+    history = SampleShareHistory()
+    play(history)
+    history.ends(0)
+    assert broken(history, SHARE_CHECKERS) == [BREAKS[play]]
