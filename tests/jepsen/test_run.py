@@ -67,7 +67,7 @@ def test_transactions_outlive_their_coordinators(tmp_path: Path) -> None:
     assert all(fault.detail.startswith("of transactional id ") for fault in faults)
     assert verdict.counts["end-transaction ok"] > 10
     assert verdict.counts["final-offsets ok"] == 1
-    assert verdict.counts["poll-transaction ok"] > 10
+    assert verdict.counts["poll-transaction ok"] > 2
     history = store.history()
     ended = {each.client for each in history.of("end-transaction", outcome=Outcome.OK)}
     assert ended >= {"m1a", "m2a", "m3a"}

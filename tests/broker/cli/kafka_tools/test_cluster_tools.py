@@ -83,15 +83,15 @@ async def test_features_are_described_and_changed_kip_584(tmp_path: Path, capsys
             "Feature: metadata.version                          SupportedMinVersion: 3.3-IV3          "
             "SupportedMaxVersion: 4.4-IV2          FinalizedVersionLevel: 4.4-IV2          ",
             "Feature: share.version                             SupportedMinVersion: 0                "
-            "SupportedMaxVersion: 2                FinalizedVersionLevel: 0                ",
+            "SupportedMaxVersion: 2                FinalizedVersionLevel: 1                ",
         ]
         disable = ("disable", "--feature", "group.version", "--dry-run")
         assert await tools.lines("kafka-features", *disable) == ["group.version can be disabled."]
         output, errors = await tools.run(
-            "kafka-features", "upgrade", "--feature", "x=1", "--feature", "share.version=1", expected=1
+            "kafka-features", "upgrade", "--feature", "x=1", "--feature", "share.version=2", expected=1
         )
         assert [line.partition(".  ")[0][:42] for line in output.splitlines()] == [
-            "Could not upgrade share.version to 1. The ",
+            "Could not upgrade share.version to 2. The ",
             "Could not upgrade x to 1. The update faile",
         ]
         assert errors == "2 out of 2 operation(s) failed.\n"

@@ -197,7 +197,7 @@ async def test_broker_api_versions_has_a_line_for_each_api(tmp_path: Path, capsy
         assert last == ")"
         assert re.fullmatch(r"\tProduce\(0\): 0 to 13 \[usable: 13\],", apis[0])
         assert "\tShareFetch(78): 1 to 2 [usable: 2]," in apis
-        assert "\tShareGroupDescribe(77): UNSUPPORTED," in apis
+        assert "\tStreamsGroupDescribe(89): UNSUPPORTED," in apis
 
 
 def test_storage_formats_directories_and_prints_their_properties(tmp_path: Path, capsys: Capture) -> None:
