@@ -36,8 +36,9 @@ PARTITIONS: Final = (1, 6)
 BATCH_RECORDS: Final = 100
 RATE: Final = 200
 LATENCY_SECONDS: Final = 1.0
-# The last records of a topic are acknowledged by fetches that wait for more, and are not measured.
-MEASURED_PART: Final = 0.9
+# The last records of a topic are acknowledged by fetches that wait for more, and are not measured: a member holds up to
+# 599, which are a fetch of 500 that ends with a whole batch.
+UNMEASURED_PER_MEMBER: Final = 600
 # Defaults of both are the same, but for assignments that wait for a second.
 OVERRIDES: Final = {
     "group.share.assignment.interval.ms": "0",
@@ -86,7 +87,7 @@ def measure(peer: Peer, row: Row, records: int) -> Seen:
     with topics.topic(peer, row.partitions) as topic:
         share_members.fill(peer, topic, row.partitions, batch, records // BATCH_RECORDS)
         with ShareGroup(peer.port, topic, row.partitions, row.members) as group:
-            measured, cpu = int(records * MEASURED_PART), peer.cpu_seconds()
+            measured, cpu = records - row.members * UNMEASURED_PER_MEMBER, peer.cpu_seconds()
             took = group.drain(measured)
             cpu = peer.cpu_seconds() - cpu
             group.finish()
@@ -194,6 +195,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--records", type=int, default=60_000, help="that a round drains")
     parser.add_argument("--in-flight", type=int, default=1_000_000)
     options = parser.parse_args(arguments)
+    if options.records < 2 * max(MEMBERS) * UNMEASURED_PER_MEMBER:
+        parser.error(f"--records: at least {2 * max(MEMBERS) * UNMEASURED_PER_MEMBER}")
     kinds = ["kraft", "kafka"] if options.cluster == "both" else [options.cluster]
     try:
         if "kafka" in kinds:
