@@ -11,10 +11,11 @@ class DelayedShareFetch(RequestWait[None]):
     """Waits at all share-partitions of a request, for records that are committed or available again.
 
     The records are acquired as soon as they are there: otherwise two requests would be answered for the same records.
-    With `min_bytes` above 1, the request acquires records itself once there are enough.
+    With `min_bytes` above 1, the request acquires records itself once there are enough. `_sizes` has the bytes of each
+    share-partition when it changed last, so that a commit costs the count of one share-partition.
     """
 
-    __slots__ = ("_context", "_min_bytes", "_reader", "_session", "_watched")
+    __slots__ = ("_context", "_min_bytes", "_reader", "_session", "_size", "_sizes", "_watched")
 
     def __init__(self, context: BrokerContext, reader: ShareReader, session: ShareSession, min_bytes: int) -> None:
         super().__init__()
@@ -23,6 +24,8 @@ class DelayedShareFetch(RequestWait[None]):
         self._session = session
         self._min_bytes = min_bytes
         self._watched: dict[LedSharePartition, None] = {}
+        self._sizes: dict[LedSharePartition, int] = {}
+        self._size = 0
         session.waiting = self
 
     def watch(self, led: LedSharePartition) -> None:
@@ -40,10 +43,23 @@ class DelayedShareFetch(RequestWait[None]):
         if not self.done:
             self._context.timed_call(lambda: self._look_again(led))
 
+    def has_enough(self) -> bool:
+        """True if `min_bytes` of records, or an error, can be sent now. Counts all share-partitions."""
+        self._sizes = {led: self._reader.sendable_bytes(led, self._min_bytes) for led in self._reader.led}
+        self._size = sum(self._sizes.values())
+        return self._size >= self._min_bytes
+
+    def _has_enough_after_change(self, led: LedSharePartition) -> bool:
+        size = self._reader.sendable_bytes(led, self._min_bytes)
+        self._size += size - self._sizes.get(led, 0)
+        self._sizes[led] = size
+        # Other members may have acquired records of the other share-partitions meanwhile.
+        return self._size >= self._min_bytes and self.has_enough()
+
     def _look_again(self, led: LedSharePartition) -> None:
         reader = self._reader
         if self._min_bytes > 1:
-            is_enough = reader.has_bytes(self._min_bytes)
+            is_enough = self._has_enough_after_change(led)
         else:
             reader.acquire(led)
             is_enough = reader.must_repeat or reader.can_respond

@@ -120,7 +120,7 @@ def _fetch(
     try:
         for led in reader.led:
             wait.watch(led)  # before the first step after which the share-partition may change
-        if min_bytes <= 1 or request.max_wait_ms <= 0 or reader.has_bytes(min_bytes):
+        if min_bytes <= 1 or request.max_wait_ms <= 0 or wait.has_enough():
             yield from reader.acquire_all()
         if request.max_wait_ms > 0 and not reader.can_respond:
             wait.begin(request.max_wait_ms)

@@ -90,17 +90,12 @@ class ShareReader:
             if not number % _STEP_PARTITIONS:
                 yield
 
-    def has_bytes(self, min_bytes: int) -> bool:
-        """True if so many bytes of records, or an error, can be sent now."""
-        found = 0
-        for led in self.led:
-            try:
-                found += led.readable_bytes(self._limits.bytes_max)
-            except KafkaError:
-                return True
-            if found >= min_bytes:
-                return True
-        return False
+    def sendable_bytes(self, led: LedSharePartition, size_max: int) -> int:
+        """The bytes of records of one share-partition that can be sent now; `size_max` at most, and for an error."""
+        try:
+            return min(size_max, led.readable_bytes(self._limits.bytes_max))
+        except KafkaError:
+            return size_max
 
     def acquire_all(self, watched: Sequence[LedSharePartition] | None = None) -> Steps[None]:
         """Acquire records of all share-partitions, as far as the limits allow."""

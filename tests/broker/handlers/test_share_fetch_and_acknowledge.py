@@ -118,6 +118,20 @@ async def test_waiting_fetch_gets_produced_and_released_records_and_those_of_a_c
     assert acquired(await ben.client.receive()) == [(1, 1, 2)]
 
 
+async def test_fetch_waits_for_min_bytes_of_records_that_other_members_have_not_acquired(shares: ShareNode) -> None:
+    one = batch(b"0")
+    anna, ben = await shares.join("anna"), await shares.join("ben")
+    for member in (anna, ben):
+        await member.acquire(max_wait_ms=0)
+    await anna.send_fetch(indexes=(), max_wait_ms=FOREVER_MS, min_bytes=3 * len(one))
+    await produce(shares.client, one)
+    await produce(shares.client, one)
+    assert await ben.acquire() == [(0, 1, 1)]
+    for _ in range(3):
+        await produce(shares.client, one)
+    assert acquired(await anna.client.receive()) == [(2, 4, 1)]
+
+
 async def test_records_whose_lock_has_expired_are_delivered_to_another_member(shares: ShareNode) -> None:
     await set_group_config(shares.client, "share.record.lock.duration.ms", str(LOCK_MS))
     await produce(shares.client, batch(b"0", b"1"))

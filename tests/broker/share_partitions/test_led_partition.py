@@ -36,7 +36,13 @@ def test_lock_expires_at_its_deadline_though_the_clock_is_a_rounding_error_befor
     expiry_ms = NOW_MS + 1000
     now_ms = expiry_ms - 1e-9
     context = LeaderContext(
-        cast("Any", Store()), deadlines, lambda _: settings, lambda: now_ms, lambda: 0, lambda *_: None
+        cast("Any", Store()),
+        deadlines,
+        lambda _: settings,
+        lambda: now_ms,
+        lambda: 0,
+        lambda *_: None,
+        lambda *_, **__: None,
     )
     led = LedSharePartition(
         SharePartitionKey("group", b"topic", 0), cast("Any", SimpleNamespace(leader_epoch=0)), context
