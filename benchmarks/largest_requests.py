@@ -121,7 +121,7 @@ def _fill(cls: Any, version: int, names: Names, shape: str, size_max: int) -> An
         size = _size(message, version)
         if size <= size_max - _SPARE_BYTES // 2:
             return message
-        count = int(count * 0.98 * size_max / size)
+        count = min(count - 1, int(count * 0.98 * size_max / size))  # fewer each time, so that it ends
 
 
 def _elements_max(cls: Any) -> int:

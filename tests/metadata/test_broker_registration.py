@@ -30,6 +30,7 @@ def test_a_new_cluster_starts_with_its_feature_levels() -> None:
         "group.version": 1,
         "eligible.leader.replicas.version": 1,
         "transaction.version": 2,
+        "share.version": 1,
     }
 
 
@@ -122,7 +123,7 @@ def test_a_log_directory_belongs_to_one_broker() -> None:
     ("broker_id", "broker_epoch", "message"),
     [
         (9, 0, "No broker registration found for broker id 9"),
-        (1, 77, "Expected broker epoch 6, but got broker epoch 77"),
+        (1, 77, "Expected broker epoch 7, but got broker epoch 77"),
     ],
 )
 def test_request_with_a_stale_broker_epoch_is_refused(broker_id: int, broker_epoch: int, message: str) -> None:

@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from broker.client import (
+    FeatureUpdate,
     KafkaError,
     MismatchedEndpointType,
     NewTopic,
@@ -23,6 +24,7 @@ from broker.client import (
     TimedOut,
     TopicPartition,
     UnsupportedByBroker,
+    UpgradeType,
 )
 from broker.client.consumer.group.coordinator_trouble import CoordinatorTrouble
 from broker.client.errors import check
@@ -113,8 +115,13 @@ def produced(
             producer.send("errors", b"v", partition="1")  # type: ignore[arg-type]
 
     def join_a_share_group() -> None:
-        with SyncShareConsumer(bootstrap, topics=["errors"], group_id="workers") as consumer:
-            consumer.fetch(timeout_s=10)
+        with SyncAdmin(bootstrap) as admin:
+            admin.update_features({"share.version": FeatureUpdate(0, UpgradeType.SAFE_DOWNGRADE)}).raise_first()
+            try:
+                with SyncShareConsumer(bootstrap, topics=["errors"], group_id="workers") as consumer:
+                    consumer.fetch(timeout_s=10)
+            finally:
+                admin.update_features({"share.version": FeatureUpdate(1)}).raise_first()
 
     def listen_twice() -> None:
         port = int(bootstrap.rpartition(":")[2])
