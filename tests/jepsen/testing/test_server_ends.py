@@ -39,14 +39,25 @@ def is_running(pid: int) -> bool:
     return status.split()[0] != "Z"
 
 
+def is_free(address: str) -> bool:
+    """True if the port can be bound. The main thread of a killed process is a zombie before its last thread has ended,
+    which closes the sockets.
+    """
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("127.0.0.1", int(address.rpartition(":")[2])))
+        except OSError:
+            return False
+    return True
+
+
 def assert_gone(pids: list[int], directory: str, addresses: str) -> None:
     for pid in pids:
         wait_until(lambda pid=pid: not is_running(pid), f"process {pid} runs")
     wait_until(lambda: not os.path.exists(directory), f"{directory} is there")
     for address in addresses.split(","):
-        with socket.socket() as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(("127.0.0.1", int(address.partition(":")[2])))
+        wait_until(lambda address=address: is_free(address), f"{address} is in use")
 
 
 @pytest.mark.parametrize("victim", ["supervisor", "zygote"])
