@@ -126,7 +126,7 @@ class MetadataCache:
                 self._names.pop(topic.id, None)
 
     def _merged(self, topic: MetadataResponseTopic) -> TopicMetadata:
-        error = ErrorCode(topic.error_code) if topic.error_code in _CODES else ErrorCode.UNKNOWN_SERVER_ERROR
+        error = ErrorCode.of(topic.error_code)
         name = topic.name or ""
         known = self._topics.get(name)
         same = known if known is not None and known.id == topic.topic_id else None
@@ -135,9 +135,6 @@ class MetadataCache:
         contiguous = [partition for index, partition in enumerate(reported) if partition.partition_index == index]
         partitions = [_newer(same, partition) for partition in contiguous]
         return TopicMetadata(name, topic.topic_id, topic.is_internal, error, partitions)
-
-
-_CODES: Final = frozenset(ErrorCode)
 
 
 def _newer(known: TopicMetadata | None, reported: MetadataResponsePartition) -> PartitionMetadata:

@@ -80,8 +80,8 @@ class LatestOffsets:
         for topic in response.topics:
             for each in topic.partitions:
                 if (topic.name, each.partition_index) in found:
-                    error = _error(each.error_code)
-                    found[topic.name, each.partition_index] = each.offset if error is None else error
+                    error = ErrorCode.of(each.error_code)
+                    found[topic.name, each.partition_index] = KafkaError(error) if error else each.offset
 
 
 def _request(partitions: dict[str, list[int]]) -> ListOffsetsRequest:
@@ -93,12 +93,3 @@ def _request(partitions: dict[str, list[int]]) -> ListOffsetsRequest:
         for topic, indexes in partitions.items()
     ]
     return ListOffsetsRequest(replica_id=_CONSUMER_REPLICA_ID, topics=topics)
-
-
-def _error(code: int) -> KafkaError | None:
-    if not code:
-        return None
-    try:
-        return KafkaError(ErrorCode(code))
-    except ValueError:
-        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"error {code} of the partition's leader")

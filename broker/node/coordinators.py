@@ -261,7 +261,7 @@ async def _create_topic(shared: NodeContext, channel: ControllerChannel, name: s
         response = await channel.call(request, _CREATE_TOPICS_VERSION, timeout_ms=_CREATION_TIMEOUT_MS)
     except KafkaError as error:
         return error.code
-    code = ErrorCode(response.topics[0].error_code)
+    code = ErrorCode.of(response.topics[0].error_code)
     return ErrorCode.NONE if code is ErrorCode.TOPIC_ALREADY_EXISTS else code
 
 

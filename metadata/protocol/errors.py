@@ -149,6 +149,14 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
     CONTROLLER_ID_NOT_REGISTERED = 136
 
+    @classmethod
+    def of(cls, code: int) -> "ErrorCode":
+        """The error of a code in a response. Codes of later releases are UNKNOWN_SERVER_ERROR."""
+        try:
+            return cls(code)
+        except ValueError:
+            return cls.UNKNOWN_SERVER_ERROR
+
 
 # Kafka's classes of errors (Errors.java): InvalidMetadataException, those of a coordinator, RetriableException.
 STALE_COORDINATOR: Final = frozenset(

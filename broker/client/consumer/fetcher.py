@@ -13,7 +13,7 @@ from broker.client.consumer.errors import CorruptRecords, OffsetOutOfRange
 from broker.client.consumer.fetch_errors import ANOTHER_LEADER, STALE, TRANSIENT
 from broker.client.consumer.fetch_sessions import FINAL_EPOCH, FetchSession, PartitionFetch, topic_ids_known
 from broker.client.consumer.fetched_partition import FetchBuffer, FetchedPartition, slices_of
-from broker.client.consumer.offsets import READ_COMMITTED, READ_UNCOMMITTED, error_code
+from broker.client.consumer.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from broker.client.consumer.positions import AssignedPartition, PositionSnapshot
 from broker.client.consumer.subscription import SubscriptionState
 from broker.client.errors import ClosedError, ConnectionLost, KafkaError, UnsupportedByBroker
@@ -198,7 +198,7 @@ class Fetcher:
         )
         parts = session.accept(response)
         if parts is None:
-            raise KafkaError(error_code(response.error_code), f"broker {node_id} refuses the fetch session")
+            raise KafkaError(ErrorCode.of(response.error_code), f"broker {node_id} refuses the fetch session")
         self._take_response(node_id, response, snapshots, parts)
 
     def _partition_fetch(self, assigned: AssignedPartition, snapshot: PositionSnapshot) -> PartitionFetch:
@@ -278,7 +278,7 @@ class Fetcher:
         self._subscription.move_to_end(assigned.partition)
 
     def _refused(self, assigned: AssignedPartition, node_id: int, data: PartitionData) -> None:
-        code = error_code(data.error_code)
+        code = ErrorCode.of(data.error_code)
         assigned.last_failure = KafkaError(code, f"broker {node_id}")
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if not assigned.clear_preferred_replica():

@@ -21,7 +21,6 @@ from broker.wire.errors import ErrorCode
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 _CONSUMER_REPLICA_ID: Final = -1
-_CODES: Final = frozenset(ErrorCode)
 
 _V = TypeVar("_V")
 
@@ -39,11 +38,6 @@ class EpochEnd(NamedTuple):
 
     epoch: int
     end_offset: int
-
-
-def error_code(code: int) -> ErrorCode:
-    """A code from a response; one that this client does not know is UNKNOWN_SERVER_ERROR."""
-    return ErrorCode(code) if code in _CODES else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class OffsetLookups:
@@ -171,7 +165,7 @@ class OffsetLookups:
 
 
 def _failure(key: TopicPartition, code: int) -> KafkaError | None:
-    return None if code == ErrorCode.NONE else KafkaError(error_code(code), f"{key.topic}-{key.partition}")
+    return None if code == ErrorCode.NONE else KafkaError(ErrorCode.of(code), f"{key.topic}-{key.partition}")
 
 
 def _by_topic(

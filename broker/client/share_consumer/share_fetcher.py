@@ -13,7 +13,6 @@ import trio
 from broker.client.brokers import Broker
 from broker.client.cluster import Cluster
 from broker.client.consumer.group.signal import Signal
-from broker.client.consumer.offsets import error_code
 from broker.client.consumer.positions import AssignedPartition
 from broker.client.consumer.subscription import SubscriptionState
 from broker.client.errors import ClosedError, ConnectionLost, KafkaError, UnsupportedByBroker, is_retriable
@@ -297,7 +296,7 @@ class ShareFetcher:
 
 def _refusal(leader: ShareLeader, code: int, message: str | None) -> Exception:
     """The error of a whole request."""
-    known = error_code(code)
+    known = ErrorCode.of(code)
     if known is ErrorCode.UNSUPPORTED_VERSION:
         return UnsupportedByBroker(NO_SHARE_GROUPS)
     return KafkaError(known, message or f"broker {leader.node_id} refuses the request of a share consumer")

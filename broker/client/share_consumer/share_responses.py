@@ -8,7 +8,6 @@ import trio
 
 from broker.client.cluster import Cluster
 from broker.client.consumer.fetch_errors import ANOTHER_LEADER, STALE, TRANSIENT
-from broker.client.consumer.offsets import error_code
 from broker.client.consumer.positions import AssignedPartition
 from broker.client.consumer.subscription import SubscriptionState
 from broker.client.errors import ConnectionLost, KafkaError, is_retriable
@@ -102,7 +101,7 @@ class ShareResponses:
             pending.settle(None, self.lock_timeout_ms)
             return
         place = str(pending.acknowledgement.source.partition)
-        error = KafkaError(error_code(code), printable(message or "") or place)
+        error = KafkaError(ErrorCode.of(code), printable(message or "") or place)
         if is_retriable(code) and code not in _FINAL:
             pause_s = self._cluster.backoff.pause_s(pending.failures + 1)
             leader.retry(pending, error, trio.current_time() + pause_s)
@@ -141,7 +140,7 @@ class ShareResponses:
     def _refused(
         self, leader: ShareLeader, partition: TopicPartition, assigned: AssignedPartition | None, data: PartitionData
     ) -> None:
-        code = error_code(data.error_code)
+        code = ErrorCode.of(data.error_code)
         is_moved = code in ANOTHER_LEADER and self._take_leader(partition, data)
         if assigned is None or is_moved:
             return

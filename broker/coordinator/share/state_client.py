@@ -334,8 +334,4 @@ def _outcome_of(request: StateRequest, result: Any) -> Any:
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The share coordinator has not answered for the partition.")
     if not result.error_code:
         return request.value(result)
-    try:
-        code = ErrorCode(result.error_code)
-    except ValueError:
-        code = ErrorCode.UNKNOWN_SERVER_ERROR
-    return KafkaError(code, result.error_message or "")
+    return KafkaError(ErrorCode.of(result.error_code), result.error_message or "")

@@ -222,7 +222,7 @@ class MarkerSender:
     ) -> None:
         for place in places:
             code = codes.get((transaction.marker.producer_id, place), ErrorCode.UNKNOWN_SERVER_ERROR)
-            self._settled(transaction, place, _known(code))
+            self._settled(transaction, place, ErrorCode.of(code))
 
 
 def _take(
@@ -248,13 +248,6 @@ def _codes_of(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartiti
         for topic in marker.topics
         for partition in topic.partitions
     }
-
-
-def _known(code: int) -> ErrorCode:
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _wire_marker(marker: TransactionMarker, places: list[TopicPartition]) -> WritableTxnMarker:

@@ -224,26 +224,19 @@ def split_verifications(questions: list[_Verification]) -> tuple[list[_Verificat
 def _verdicts(response: AddPartitionsToTxnResponse, question: _Verification) -> Verdicts:
     partitions = question.partitions
     if response.error_code:
-        code = _known(response.error_code)
+        code = ErrorCode.of(response.error_code)
         # Its client is not the one that lacks an authorization.
         return dict.fromkeys(
             partitions, ErrorCode.INVALID_TXN_STATE if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else code
         )
     found = {
-        (topic.name, partition.partition_index): _known(partition.partition_error_code)
+        (topic.name, partition.partition_index): ErrorCode.of(partition.partition_error_code)
         for result in response.results_by_transaction
         if result.transactional_id == question.transaction.transactional_id
         for topic in result.topic_results
         for partition in topic.results_by_partition
     }
     return {place: found.get(place, ErrorCode.UNKNOWN_SERVER_ERROR) for place in partitions}
-
-
-def _known(code: int) -> ErrorCode:
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _for_client(code: ErrorCode, support: ClientSupport) -> ErrorCode:

@@ -248,3 +248,8 @@ def test_a_string_longer_than_kafka_takes_is_refused_in_flexible_versions_too() 
     assert len(request.topics[0].name) == 0x7FFF
     with pytest.raises(WireError, match="impossible length"):
         decode(CreateTopicsRequest, 7, encoded(0x8000, 7))
+
+
+def test_error_code_of_a_later_release_is_an_unknown_server_error() -> None:
+    assert ErrorCode.of(max(ErrorCode) + 1) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert [ErrorCode.of(code.value) for code in ErrorCode] == list(ErrorCode)

@@ -25,7 +25,6 @@ VERSION_BY_NAME_MAX: Final = 9
 STATIC_COMMITS_SINCE: Final = 7
 _GROUPS_SINCE: Final = 8
 _NO_OFFSET: Final = -1
-_CODES: Final = frozenset(ErrorCode)
 
 
 def commit_request(who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> OffsetCommitRequest:
@@ -95,4 +94,4 @@ def fetched_offsets(
 
 
 def _error(code: int, subject: str) -> KafkaError:
-    return KafkaError(ErrorCode(code) if code in _CODES else ErrorCode.UNKNOWN_SERVER_ERROR, subject)
+    return KafkaError(ErrorCode.of(code), subject)

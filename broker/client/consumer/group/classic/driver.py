@@ -28,7 +28,6 @@ _STATIC_SYNC_SINCE: Final = 3
 _STATIC_HEARTBEAT_SINCE: Final = 3
 # Extra time for the coordinator to answer a join after the rebalance timeout (as in AbstractCoordinator.java).
 _JOIN_SLACK_MS: Final = 5_000
-_CODES: Final = frozenset(ErrorCode)
 
 
 class ClassicDriver:
@@ -222,6 +221,6 @@ class ClassicDriver:
 
     def _checked(self, follows: Next, code: int) -> Next:
         if follows is Next.FAIL:
-            known = ErrorCode(code) if code in _CODES else ErrorCode.UNKNOWN_SERVER_ERROR
+            known = ErrorCode.of(code)
             raise KafkaError(known, f"group {self._context.group_id}")
         return follows
