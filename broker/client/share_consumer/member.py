@@ -9,6 +9,7 @@ from broker.client.cluster import Cluster
 from broker.client.consumer.group.consumer.membership import Next
 from broker.client.consumer.group.context import GroupCoordinator, run_together, warn_of_expired_polls
 from broker.client.consumer.group.coordinator_trouble import CoordinatorTrouble
+from broker.client.consumer.group.heartbeat_times import HeartbeatTimes
 from broker.client.consumer.group.polls import PollTimer
 from broker.client.consumer.group.signal import Signal
 from broker.client.consumer.group.topic_names import TopicNames
@@ -27,7 +28,6 @@ NO_SHARE_GROUPS: Final = (
     "`kraft features upgrade share.version=1` raises it"
 )
 _NO_TOPICS: Final[frozenset[str]] = frozenset()
-_CODES: Final = frozenset(ErrorCode)
 
 
 class ShareMember:
@@ -59,9 +59,7 @@ class ShareMember:
         self.failure: Exception | None = None
         self._changed = Signal()
         self._scope = trio.CancelScope()
-        self._failures = 0
-        self._beat_not_before = 0.0
-        self._heartbeat_at = 0.0
+        self._heartbeats = HeartbeatTimes(cluster.backoff, self._changed)
 
     @property
     def member_id(self) -> str:
@@ -134,13 +132,9 @@ class ShareMember:
     async def _send_heartbeats(self) -> None:
         member = self._membership
         while True:
-            await trio.sleep_until(self._beat_not_before)
-            while member.state is State.UNJOINED:
-                await self._changed.wait()
-            if not member.is_heartbeat_urgent and trio.current_time() < self._heartbeat_at:
-                with trio.move_on_at(self._heartbeat_at):
-                    await self._changed.wait()
-                continue
+            await self._heartbeats.wait_due(
+                is_outside=lambda: member.state is State.UNJOINED, is_urgent=lambda: member.is_heartbeat_urgent
+            )
             await self._heartbeat()
 
     async def _follow_assignments(self) -> None:
@@ -185,7 +179,7 @@ class ShareMember:
             raise UnsupportedByBroker(f"{NO_SHARE_GROUPS} ({error})") from error
         if response is None:
             member.on_heartbeat_lost()
-            self._delay_heartbeat()
+            self._heartbeats.failed()
             return
         follows = member.on_heartbeat(request, response)
         if follows is Next.FAIL:
@@ -193,16 +187,10 @@ class ShareMember:
         if follows is Next.FIND_COORDINATOR:
             self._coordinator.forget()
         if follows in (Next.RETRY, Next.FIND_COORDINATOR):
-            self._delay_heartbeat()
+            self._heartbeats.failed()
         elif follows is Next.GO_ON:
-            self._failures = 0
-            self._heartbeat_at = trio.current_time() + response.heartbeat_interval_ms / 1000
+            self._heartbeats.answered(response.heartbeat_interval_ms)
         self._changed.notify()
-
-    def _delay_heartbeat(self) -> None:
-        self._failures += 1
-        self._heartbeat_at = trio.current_time() + self._cluster.backoff.pause_s(self._failures)
-        self._beat_not_before = self._heartbeat_at
 
     def _assign(self, topic_ids: dict[TopicPartition, bytes]) -> None:
         self.topic_ids = {partition.topic: topic_id for partition, topic_id in topic_ids.items()}
@@ -210,7 +198,7 @@ class ShareMember:
 
     def _failure_of(self, response: ShareGroupHeartbeatResponse) -> Exception:
         code = response.error_code
-        known = ErrorCode(code) if code in _CODES else ErrorCode.UNKNOWN_SERVER_ERROR
+        known = ErrorCode.of(code)
         if known is ErrorCode.UNSUPPORTED_VERSION:
             return UnsupportedByBroker(NO_SHARE_GROUPS)
         return KafkaError(known, printable(response.error_message or "") or f"group {self._config.group}")

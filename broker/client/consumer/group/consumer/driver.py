@@ -16,6 +16,7 @@ from broker.client.consumer.group.consumer.membership import (
     Subscription,
 )
 from broker.client.consumer.group.context import MemberContext, run_together
+from broker.client.consumer.group.heartbeat_times import HeartbeatTimes
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.consumer.group.signal import Signal
 from broker.client.consumer.group.subscribed_topics import SubscribedTopics
@@ -30,7 +31,6 @@ from broker.wire.uuids import encode_uuid, new_uuid
 _log: Final = logging.getLogger(__name__)
 
 REGEX_SINCE: Final = 1
-_CODES: Final = frozenset(ErrorCode)
 
 
 class ConsumerDriver:
@@ -58,9 +58,7 @@ class ConsumerDriver:
             Subscription(),
         )
         self._changed = Signal()
-        self._failures = 0
-        self._beat_not_before = 0.0
-        self._heartbeat_at = 0.0
+        self._heartbeats = HeartbeatTimes(context.cluster.backoff, self._changed)
 
     # For the group's offsets and the consumer
 
@@ -86,7 +84,7 @@ class ConsumerDriver:
 
     def on_commit_refused(self, who: GroupMetadata, code: ErrorCode) -> bool:
         """Makes a heartbeat due at once, whose response tells whether the member was fenced."""
-        self._heartbeat_at = 0.0
+        self._heartbeats.hurry()
         self._notify()
         return code != ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -110,13 +108,9 @@ class ConsumerDriver:
     async def _send_heartbeats(self) -> None:
         member = self._membership
         while True:
-            await trio.sleep_until(self._beat_not_before)
-            while member.state is State.UNJOINED:
-                await self._changed.wait()
-            if not member.is_heartbeat_urgent and trio.current_time() < self._heartbeat_at:
-                with trio.move_on_at(self._heartbeat_at):
-                    await self._changed.wait()
-                continue
+            await self._heartbeats.wait_due(
+                is_outside=lambda: member.state is State.UNJOINED, is_urgent=lambda: member.is_heartbeat_urgent
+            )
             await self._heartbeat()
 
     async def _reconcile(self) -> None:
@@ -158,7 +152,7 @@ class ConsumerDriver:
         response: ConsumerGroupHeartbeatResponse | None = await context.coordinator.ask(request, lowest=lowest)
         if response is None:
             member.on_heartbeat_lost()
-            self._delay_heartbeat()
+            self._heartbeats.failed()
             return
         follows = member.on_heartbeat(request, response)
         if follows is Next.FAIL:
@@ -166,16 +160,10 @@ class ConsumerDriver:
         if follows is Next.FIND_COORDINATOR:
             context.coordinator.forget()
         if follows in (Next.RETRY, Next.FIND_COORDINATOR):
-            self._delay_heartbeat()
+            self._heartbeats.failed()
         else:
-            self._failures = 0
-            self._heartbeat_at = trio.current_time() + response.heartbeat_interval_ms / 1000
+            self._heartbeats.answered(response.heartbeat_interval_ms)
         self._notify()
-
-    def _delay_heartbeat(self) -> None:
-        self._failures += 1
-        self._heartbeat_at = trio.current_time() + self._context.cluster.backoff.pause_s(self._failures)
-        self._beat_not_before = self._heartbeat_at
 
     async def _follow_target(self) -> bool:
         """Has a poll revoke and assign; False if nothing can be done before more topics' names are known."""
@@ -229,7 +217,7 @@ class ConsumerDriver:
 
     def _failure(self, response: ConsumerGroupHeartbeatResponse) -> Exception:
         code = response.error_code
-        known = ErrorCode(code) if code in _CODES else ErrorCode.UNKNOWN_SERVER_ERROR
+        known = ErrorCode.of(code)
         if known is ErrorCode.UNSUPPORTED_VERSION:
             return UnsupportedByBroker("the cluster does not have the consumer protocol: set group_protocol=classic")
         return KafkaError(known, printable(response.error_message or "") or f"group {self._context.group_id}")
