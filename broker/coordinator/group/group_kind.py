@@ -96,6 +96,33 @@ class Group(Protocol):
 ReplayRecord: TypeAlias = Callable[[dict[str, Group], Any, Any], None]
 
 
+def replays_of(
+    make: type[Any], group_key: type[Any], replay: Mapping[type[Any], Callable[[Any, Any, Any], None]]
+) -> dict[type[Any], ReplayRecord]:
+    """How the records of groups of one class are replayed, by the classes of their keys.
+
+    `replay` has a function for each class, which gets the group, the key and the value, None for a tombstone. The first
+    record of a group makes it, and a tombstone of `group_key` removes it.
+
+    A group of another class under the same id is replaced. If it was ever written to the log, a tombstone before this
+    record has removed it already; otherwise it had nothing but offsets.
+    """
+
+    def replay_record(groups: dict[str, Group], key: Any, value: Any) -> None:
+        group = groups.get(key.group_id)
+        if value is not None:
+            if not isinstance(group, make):
+                group = groups[key.group_id] = make(key.group_id)
+            replay[type(key)](group, key, value)
+        elif isinstance(group, make):
+            if isinstance(key, group_key):
+                del groups[key.group_id]
+            else:
+                replay[type(key)](group, key, None)
+
+    return dict.fromkeys(replay, replay_record)
+
+
 @lazy_attrs.frozen(kw_only=True)
 class GroupKind:
     """How a shard handles the groups of one kind. The callbacks get the shard, and look at the groups of their kind.

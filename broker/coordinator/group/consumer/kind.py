@@ -10,7 +10,7 @@ from broker.coordinator.group.consumer.consumer_group import NO_ASSIGNMENT_EPOCH
 from broker.coordinator.group.consumer.leaving import start_rebalance_timeout, start_session
 from broker.coordinator.group.consumer.member import LEAVE_EPOCH, ConsumerMember, MemberState, ResolvedRegex
 from broker.coordinator.group.consumer.shard import ConsumerGroupShard
-from broker.coordinator.group.group_kind import Group, GroupKind
+from broker.coordinator.group.group_kind import GroupKind, replays_of
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, partition_sets
 from broker.coordinator.group.record_formats import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -23,7 +23,7 @@ from broker.coordinator.group.record_formats import (
 )
 from metadata.image import MetadataDelta, MetadataImage
 
-# Each function gets the group, and the record's key and value. The value of a tombstone is None.
+# See `broker.coordinator.group.group_kind.replays_of` for the functions that replay.
 
 
 def _replay_epoch(group: ConsumerGroup, key: Any, value: Any) -> None:
@@ -91,24 +91,6 @@ _REPLAY: Final[dict[type[Any], Callable[[ConsumerGroup, Any, Any], None]]] = {
 }
 
 
-def _replay(groups: dict[str, Group], key: Any, value: Any | None) -> None:
-    """Replays a record of one of the kinds in `_REPLAY`; `value` None removes what the key names.
-
-    A classic group under the same id is replaced. If it was ever written to the log, a tombstone before this record has
-    removed it already; otherwise it had nothing but offsets.
-    """
-    group = groups.get(key.group_id)
-    if value is not None:
-        if not isinstance(group, ConsumerGroup):
-            group = groups[key.group_id] = ConsumerGroup(key.group_id)
-        _REPLAY[type(key)](group, key, value)
-    elif isinstance(group, ConsumerGroup):
-        if isinstance(key, ConsumerGroupMetadataKey):
-            del groups[key.group_id]
-        else:
-            _REPLAY[type(key)](group, key, None)
-
-
 def _on_loaded(state: ConsumerGroupShard, now_ms: int) -> None:
     """Starts new sessions for all members, since only their former coordinator knows their last heartbeats."""
     state.topics_version = state.context.image.offset
@@ -134,5 +116,7 @@ def _on_metadata_change(state: ConsumerGroupShard, delta: MetadataDelta, image: 
 
 
 CONSUMER_GROUPS: Final = GroupKind(
-    replay=dict.fromkeys(_REPLAY, _replay), on_loaded=_on_loaded, on_metadata_change=_on_metadata_change
+    replay=replays_of(ConsumerGroup, ConsumerGroupMetadataKey, _REPLAY),
+    on_loaded=_on_loaded,
+    on_metadata_change=_on_metadata_change,
 )

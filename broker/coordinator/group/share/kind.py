@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import attrs
 
-from broker.coordinator.group.group_kind import Group, GroupKind
+from broker.coordinator.group.group_kind import GroupKind, replays_of
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, partition_sets
 from broker.coordinator.group.share.leaving import start_session
 from broker.coordinator.group.share.partition_states import NO_STATES, PartitionStates
@@ -25,7 +25,7 @@ from metadata.image import MetadataDelta, MetadataImage
 
 _DELETED_TOPICS: Final = "share-deleted-topics"
 
-# Each function gets the group, and the record's key and value. The value of a tombstone is None.
+# See `broker.coordinator.group.group_kind.replays_of` for the functions that replay.
 
 
 def _replay_epoch(group: ShareGroup, key: Any, value: Any) -> None:
@@ -83,20 +83,6 @@ _REPLAY: Final[dict[type[Any], Callable[[ShareGroup, Any, Any], None]]] = {
 }
 
 
-def _replay(groups: dict[str, Group], key: Any, value: Any | None) -> None:
-    """Replays a record of one of the kinds in `_REPLAY`; `value` None removes what the key names."""
-    group = groups.get(key.group_id)
-    if value is not None:
-        if not isinstance(group, ShareGroup):
-            group = groups[key.group_id] = ShareGroup(key.group_id)
-        _REPLAY[type(key)](group, key, value)
-    elif isinstance(group, ShareGroup):
-        if isinstance(key, ShareGroupMetadataKey):
-            del groups[key.group_id]
-        else:
-            _REPLAY[type(key)](group, key, None)
-
-
 def _on_loaded(state: ShareGroupShard, now_ms: int) -> None:
     """Starts new sessions for all members, since only their former coordinator knows their last heartbeats.
 
@@ -143,5 +129,7 @@ def share_groups(state: ShareGroupShard) -> list[ShareGroup]:
 
 
 SHARE_GROUPS: Final = GroupKind(
-    replay=dict.fromkeys(_REPLAY, _replay), on_loaded=_on_loaded, on_metadata_change=_on_metadata_change
+    replay=replays_of(ShareGroup, ShareGroupMetadataKey, _REPLAY),
+    on_loaded=_on_loaded,
+    on_metadata_change=_on_metadata_change,
 )
