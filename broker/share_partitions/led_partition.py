@@ -3,6 +3,7 @@
 It performs what `broker.share_partitions.share_partition.SharePartition` decides. It lasts for one leader epoch.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from math import inf
@@ -278,8 +279,11 @@ class LedSharePartition:
             return
         counts = self._context.counts.acknowledged
         for batch in batches:
-            for kind in batch.types:
-                counts[kind] += batch.last_offset - batch.first_offset + 1 if len(batch.types) == 1 else 1
+            if len(batch.types) == 1:
+                counts[batch.types[0]] += batch.last_offset - batch.first_offset + 1
+            else:
+                for kind, count in Counter(batch.types).items():
+                    counts[kind] += count
 
     def release(self, member_id: str) -> Completion[None]:
         """Release the records of a member whose session has ended. Completes after all its writes."""

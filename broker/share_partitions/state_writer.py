@@ -1,8 +1,8 @@
 """Has the changes of one share-partition stored, one write after the other."""
 
+from bisect import bisect
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 import attrs
 
@@ -83,13 +83,14 @@ class StateWriter:
     def _next_writes(self) -> list[QueuedWrite]:
         """The first writes of the queue, up to one that changes the same offsets as an earlier one."""
         writes: list[QueuedWrite] = []
-        intervals: list[tuple[int, int]] = []
+        taken: list[tuple[int, int]] = []
         while self._queue:
-            batches = [(each.first_offset, each.last_offset) for each in self._queue[0].write.batches]
-            merged = sorted(intervals + batches)
-            if any(after[0] <= before[1] for before, after in pairwise(merged)):
-                break
-            intervals = merged
+            for batch in self._queue[0].write.batches:
+                place = bisect(taken, (batch.first_offset, batch.last_offset))
+                follows = taken[place - 1][1] < batch.first_offset if place else True
+                if not follows or (place < len(taken) and taken[place][0] <= batch.last_offset):
+                    return writes
+                taken.insert(place, (batch.first_offset, batch.last_offset))
             writes.append(self._queue.popleft())
         return writes
 
