@@ -112,7 +112,7 @@ class History:
         if record is None:
             return  # no record has this offset
         assert not record.is_aborted
-        assert record.state is RecordState.AVAILABLE, "nobody else has it"
+        assert record.state is RecordState.AVAILABLE, "no other member has it"
         assert record.write is None, "its state is not being stored"
         record.delivery_count += 1
         assert record.delivery_count == delivery_count

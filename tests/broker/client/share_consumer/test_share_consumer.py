@@ -133,12 +133,12 @@ async def test_records_that_did_not_reach_the_caller_of_a_face_come_next() -> No
 
 async def test_fetched_records_are_dropped_once_their_lock_has_ended() -> None:
     async with share_leaders() as cluster:
-        cluster.lock_ms = 50
+        cluster.lock_ms = 400  # the first record has to come within it
         cluster.store(0, 0, 2)
         async with share_consumer_of(cluster) as consumer:
             with trio.fail_after(WITHIN_S):
                 assert (await anext(consumer)).offset == 0
-                await trio.sleep(0.06)
+                await trio.sleep(0.45)
                 cluster.store(0, 7, 1)
                 assert (await anext(consumer)).offset == 7
 

@@ -28,7 +28,7 @@ from metadata.image.cluster import BrokerImage
 from metadata.records import BrokerEndpoint
 from tests.support.scripted_node import ScriptedNode, scripted_node
 
-LOCAL, OTHER, NOBODY = 1, 2, -1
+LOCAL, OTHER, NO_LEADER = 1, 2, -1
 GROUP, TOPIC_ID = "group", bytes(15) + b"\1"
 LISTENER = "PLAINTEXT"
 COUNT = 500
@@ -153,7 +153,7 @@ async def test_reads_of_large_states_come_in_small_messages(batch_count: int, si
 
 async def test_request_is_repeated_while_its_coordinator_moves_and_is_loaded() -> None:
     moving = (ErrorCode.NOT_COORDINATOR, None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    answers, cluster = Answers(*moving), Cluster(NOBODY)
+    answers, cluster = Answers(*moving), Cluster(NO_LEADER)
     async with scripted_node(answers.answer) as answers.node, cluster.client(answers.node.port) as client:
         written = write(client)
         while not cluster.commits:
