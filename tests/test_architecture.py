@@ -203,7 +203,8 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
 HANDLERS_KNOWN_TO = {
     # Imports them while the node serves already.
     "broker.cli.start",
-    # Imports them before it forks nodes.
+    # Import them before a node is counted, or forked.
+    "benchmarks.counted_node",
     "jepsen.testing.preparation",
     "broker.node.broker_role",
     "broker.node.controller_role",

@@ -100,8 +100,8 @@ def _on_metadata_change(state: ShareGroupShard, delta: MetadataDelta, image: Met
     names = [topic.name for topics in (delta.topics.changed, delta.topics.deleted) for topic in topics.values()]
     if not names:
         return
-    for group in share_groups(state):
-        if any(group.is_subscribed_to(name) for name in names):
+    for group in state.groups.values():
+        if isinstance(group, ShareGroup) and any(group.is_subscribed_to(name) for name in names):
             group.has_stale_topics = True
     if delta.topics.deleted:
         _remove_deleted_topics(state)
