@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, MutableSequence
 from contextlib import contextmanager
 from random import Random
+from threading import get_ident
 from typing import Any, NoReturn, TypeVar
 
 import outcome
@@ -175,19 +176,36 @@ def run_deterministically(
         return trio.run(main, clock=clock, strict_exception_groups=True)
 
 
-class _BatchRandom(Random):
-    """Trio's random generator. Most batches have one task, which needs no shuffling."""
+class _BatchRandom:
+    """Stands for Trio's random generator, and shuffles the batches of this thread's loop by the seed.
+
+    All loops of a process share Trio's generator. Those of other threads, as blocking clients have one, take their
+    numbers from `others`, so that the order of the simulation's tasks does not depend on them.
+    """
+
+    def __init__(self, seed: str, others: Random) -> None:
+        # A str is seeded by its SHA-512, which does not depend on PYTHONHASHSEED.
+        self._shuffle = Random(seed).shuffle
+        self._thread = get_ident()
+        self._others = others
 
     def shuffle(self, batch: MutableSequence[Any]) -> None:
-        if len(batch) > 1:
-            super().shuffle(batch)
+        if len(batch) == 1:
+            return  # most batches have one task
+        if get_ident() == self._thread:
+            self._shuffle(batch)
+        else:
+            self._others.shuffle(batch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._others, name)
 
 
 @contextmanager
 def _deterministic_order(seed: str) -> Iterator[None]:
     before = _private._ALLOW_DETERMINISTIC_SCHEDULING, _private._r
+    _private._r = _BatchRandom(seed, _private._r)
     _private._ALLOW_DETERMINISTIC_SCHEDULING = True
-    _private._r = _BatchRandom(seed)  # a str is seeded by its SHA-512, which does not depend on PYTHONHASHSEED
     try:
         yield
     finally:
@@ -196,7 +214,12 @@ def _deterministic_order(seed: str) -> Iterator[None]:
 
 @contextmanager
 def _no_polling() -> Iterator[None]:
-    _private.TheIOManager = QuietIOManager
+    thread = get_ident()
+
+    def manager() -> Any:
+        return QuietIOManager() if get_ident() == thread else _TheIOManager()
+
+    _private.TheIOManager = manager
     try:
         yield
     finally:
@@ -218,7 +241,13 @@ def _no_threads(*, run_inline: bool) -> Iterator[None]:
 
     cache: Any = _thread_cache.ThreadCache
     before = cache.start_thread_soon
-    cache.start_thread_soon = run if run_inline else refuse
+    inside = run if run_inline else refuse
+    thread = get_ident()
+
+    def start(*args: Any, **kwargs: Any) -> None:
+        (inside if get_ident() == thread else before)(*args, **kwargs)
+
+    cache.start_thread_soon = start
     try:
         yield
     finally:

@@ -4,6 +4,11 @@ import os
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import trio
 
 from jepsen.simulation.command import parse_faults
 from jepsen.simulation.faults import FAULTS
@@ -22,6 +27,32 @@ def run_in_a_process(hash_seed: str, seed: int) -> str:
     return re.sub(r"[\d.]+ CPU seconds", "", done.stdout)
 
 
+def with_a_busy_loop(function: Callable[[], str]) -> str:
+    """What the function returns while another thread runs a loop with two tasks, and starts further loops."""
+    has_ended, is_busy = threading.Event(), threading.Event()
+
+    async def turn() -> None:
+        while not has_ended.is_set():
+            await trio.lowlevel.checkpoint()
+
+    async def busy() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(turn)
+            nursery.start_soon(turn)
+            while not has_ended.is_set():
+                await trio.to_thread.run_sync(trio.run, trio.sleep, 0.001)
+                is_busy.set()
+
+    with ThreadPoolExecutor(1) as threads:
+        loop = threads.submit(trio.run, busy)
+        try:
+            assert is_busy.wait(10)
+            return function()
+        finally:
+            has_ended.set()
+            loop.result(10)
+
+
 def test_processes_with_different_hash_seeds_run_the_same() -> None:
     first, *others = [run_in_a_process(hash_seed, 3) for hash_seed in ("0", "1", "4242")]
     assert re.search(r"trace hash [0-9a-f]{16}", first)
@@ -31,6 +62,12 @@ def test_processes_with_different_hash_seeds_run_the_same() -> None:
 def test_a_second_run_in_one_process_is_the_same_and_another_seed_is_another_run() -> None:
     digests = [Scenario(seed, 5, shape=QUORUM).run().digest for seed in (8, 8, 9)]
     assert digests[0] == digests[1] != digests[2]
+
+
+def test_loops_of_other_threads_do_not_change_a_run() -> None:
+    """Blocking clients have a loop of Trio on a thread of its own, and all loops share Trio's random generator."""
+    alone = Scenario(8, 2, shape=QUORUM).run().digest
+    assert with_a_busy_loop(lambda: Scenario(8, 2, shape=QUORUM).run().digest) == alone
 
 
 def test_the_faults_that_may_occur_are_a_part_of_the_run() -> None:
