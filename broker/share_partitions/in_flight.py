@@ -5,7 +5,7 @@ share a range as long as their states agree. Acknowledgements of single records 
 again are merged, so that the work depends on the number of different states, not on the number of records.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final
@@ -147,14 +147,22 @@ class InFlightRange:
 class InFlightRecords:
     """Disjoint ranges in the order of their offsets. Offsets between two ranges have no record.
 
+    `complete_count` is the number of offsets in final states; those being stored are among them. It and the available
+    ranges are kept up to date by each change, because they are asked for at each fetch and at each write, and there may
+    be 10,000 ranges. So the state of a range is changed by `change_state` and `acquire`; after the end of a write,
+    `merge` finds the ranges that are available again.
+
     `_firsts` has the first offset of each range, because a search among numbers takes a fifth of the time.
+    `_available` has the first offsets of the available ranges.
     """
 
-    __slots__ = ("_firsts", "_ranges")
+    __slots__ = ("_available", "_firsts", "_ranges", "complete_count")
 
     def __init__(self) -> None:
         self._ranges: list[InFlightRange] = []
         self._firsts: list[int] = []
+        self._available: list[int] = []
+        self.complete_count = 0
 
     def __iter__(self) -> Iterator[InFlightRange]:
         return iter(self._ranges)
@@ -166,12 +174,33 @@ class InFlightRecords:
     def first(self) -> InFlightRange | None:
         return self._ranges[0] if self._ranges else None
 
+    @property
+    def first_available(self) -> int | None:
+        """The offset of the first record that can be acquired."""
+        return self._available[0] if self._available else None
+
     def add(self, records: InFlightRange) -> None:
         """Add records that are not in flight yet."""
         at = bisect_right(self._firsts, records.first)
         assert at == 0 or self._ranges[at - 1].last < records.first, "ranges are disjoint"
         assert at == len(self._ranges) or records.last < self._firsts[at], "ranges are disjoint"
         self._insert(at, records)
+        if records.state in FINAL_STATES:
+            self.complete_count += len(records)
+
+    def change_state(self, records: InFlightRange, state: RecordState) -> None:
+        """Change the state of a range. `merge` has to follow if that makes the range available or unavailable."""
+        if records.state in FINAL_STATES:
+            self.complete_count -= len(records)
+        if state in FINAL_STATES:
+            self.complete_count += len(records)
+        records.state = state
+
+    def acquire(self, records: InFlightRange, member_id: str, locked_until_ms: float) -> None:
+        """Deliver an available range to a member."""
+        assert records.is_available, "it is not delivered to two members"
+        del self._available[bisect_left(self._available, records.first)]
+        records.acquire(member_id, locked_until_ms)
 
     def overlapping(self, first: int, last: int) -> list[InFlightRange]:
         """The ranges with offsets from `first` to `last`, in order."""
@@ -204,15 +233,22 @@ class InFlightRecords:
             self._remove_leading(count)
 
     def merge(self, first: int, last: int) -> None:
-        """Join neighbours that agree, from the range in front of `first` to the one after `last`."""
+        """Join neighbours that agree, from the range in front of `first` to the one after `last`, and find those of
+        these ranges that are available.
+        """
         at = max(bisect_right(self._firsts, first) - 2, 0)
         end = min(bisect_right(self._firsts, last, lo=at) + 1, len(self._ranges))
+        if at == end:
+            return
+        begin = bisect_left(self._available, self._firsts[at])
+        until = bisect_right(self._available, self._firsts[end - 1], lo=begin)
         merged: list[InFlightRange] = []
         for records in self._ranges[at:end]:
             if merged and records.continues(merged[-1]):
                 merged[-1].last = records.last
             else:
                 merged.append(records)
+        self._available[begin:until] = [records.first for records in merged if records.is_available]
         if len(merged) < end - at:
             self._ranges[at:end] = merged
             self._firsts[at:end] = [records.first for records in merged]
@@ -220,10 +256,14 @@ class InFlightRecords:
     def _insert(self, at: int, records: InFlightRange) -> None:
         self._ranges.insert(at, records)
         self._firsts.insert(at, records.first)
+        if records.is_available:
+            insort(self._available, records.first)
 
     def _remove_leading(self, count: int) -> None:
+        self.complete_count -= sum(len(each) for each in self._ranges[:count] if each.state in FINAL_STATES)
         del self._ranges[:count]
         del self._firsts[:count]
+        del self._available[: bisect_left(self._available, self._firsts[0]) if self._firsts else None]
 
     def _split_before(self, offset: int) -> None:
         at = bisect_right(self._firsts, offset - 1) - 1

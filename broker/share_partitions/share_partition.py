@@ -23,13 +23,7 @@ from typing import Final, NamedTuple
 
 from broker.coordinator.share.share_state import StateBatch
 from broker.share_partitions.acquisition import Acquisition, FetchedBatch
-from broker.share_partitions.in_flight import (
-    FINAL_STATES,
-    InFlightRange,
-    InFlightRecords,
-    RecordState,
-    StateWrite,
-)
+from broker.share_partitions.in_flight import InFlightRange, InFlightRecords, RecordState, StateWrite
 from broker.share_partitions.settings import DeliverySettings
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.protocol import AcknowledgeType
@@ -105,7 +99,7 @@ class SharePartition:
     @property
     def delivery_complete_count(self) -> int:
         """The number of records in flight that are acknowledged or archived; those being stored are among them."""
-        return sum(len(records) for records in self._records if records.state in FINAL_STATES)
+        return self._records.complete_count
 
     @property
     def next_lock_expiry_ms(self) -> float:
@@ -116,7 +110,8 @@ class SharePartition:
 
     def next_fetch_offset(self) -> int:
         """The offset from which to read next: that of the first available record, or the end."""
-        return next((records.first for records in self._records if records.is_available), self.end_offset)
+        first = self._records.first_available
+        return self.end_offset if first is None else first
 
     def can_acquire(self, fetch_offset: int) -> bool:
         """False if the limit of records in flight is reached, and no record in flight is available."""
@@ -166,7 +161,7 @@ class SharePartition:
         if any(records.is_available for records in self._records.overlapping(first, last)):
             for records in self._records.isolate(first, last):
                 if records.is_available:
-                    records.state = RecordState.ARCHIVED
+                    self._records.change_state(records, RecordState.ARCHIVED)
             self._records.merge(first, last)
 
     def _acquire_available(
@@ -190,7 +185,7 @@ class SharePartition:
                 last = min(last, first + careful_left - 1)
             last = min(last, acquisition.last_of_available(first, fetched))
             for part in self._records.isolate(first, last):
-                part.acquire(acquisition.member_id, locked_until_ms)
+                self._records.acquire(part, acquisition.member_id, locked_until_ms)
                 acquisition.add_or_extend(part.first, part.last, part.delivery_count)
             if careful_count:
                 careful_left -= last - first + 1
@@ -296,7 +291,7 @@ class SharePartition:
 
     def _begin_change(self, records: InFlightRange, state: RecordState, write: StateWrite) -> None:
         """Change the state of acquired records, subject to the write."""
-        records.state = self._state_for(records, state)
+        self._records.change_state(records, self._state_for(records, state))
         records.pending = write
         write.add(records)
 
@@ -326,7 +321,7 @@ class SharePartition:
             if not records.is_acquired:
                 continue
             if records.locked_until_ms <= now_ms:
-                records.state = self._state_for(records, RecordState.AVAILABLE)
+                self._records.change_state(records, self._state_for(records, RecordState.AVAILABLE))
                 records.unlock()
                 write.add(records)
             else:
@@ -356,7 +351,8 @@ class SharePartition:
         first, last = write.bounds
         for records in self._records.overlapping(first, last):
             if records.pending is write:
-                records.state, records.pending = RecordState.ACQUIRED, None
+                self._records.change_state(records, RecordState.ACQUIRED)
+                records.pending = None
                 self._earliest_lock_ms = min(self._earliest_lock_ms, records.locked_until_ms)
         self._records.merge(first, last)
 

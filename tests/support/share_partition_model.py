@@ -259,6 +259,10 @@ class History:
         if locks:
             assert partition.next_lock_expiry_ms <= min(locks)
         ranges = list(partition._records)
+        first_available = next((each.first for each in ranges if each.is_available), None)
+        assert partition._records.first_available == first_available
+        complete_count = sum(len(each) for each in ranges if each.state in FINAL_STATES)
+        assert partition.delivery_complete_count == complete_count, "it is kept up to date"
         for before, after in pairwise(ranges):
             assert before.last < after.first
         if ranges:

@@ -1,5 +1,7 @@
 """Deliveries, acknowledgements and refusals of a share-partition (KIP-932, KIP-1206, KIP-1222), by examples."""
 
+import sys
+
 import attrs
 import pytest
 
@@ -162,3 +164,36 @@ def test_acknowledgement_of_deleted_records_is_accepted() -> None:
     acknowledge(partition, 0, 9, 1)
     acknowledge(partition, 10, 19, *[1] * 10)
     assert (partition.start_offset, partition.in_flight_count) == (20, 80)
+
+
+def scattered(range_count: int) -> SharePartition:
+    """A share-partition with so many ranges, of which each other one is acknowledged. All but the last are held."""
+    partition = SharePartition(DeliverySettings(record_locks_max=10_000), 0, 0)
+    acquire(partition, fetched=[FetchedBatch(0, range_count - 1)], records_max=10_000)
+    for offset in range(1, range_count, 2):
+        acknowledge(partition, offset, offset, 1)
+    acknowledge(partition, range_count - 2, range_count - 2, 2)
+    return partition
+
+
+def calls_of_questions(partition: SharePartition) -> int:
+    """The number of calls within the questions that each fetch and each write asks."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        answers = partition.next_fetch_offset(), partition.delivery_complete_count
+    finally:
+        sys.setprofile(None)
+    assert answers == (partition.end_offset - 2, partition.end_offset // 2)
+    return calls
+
+
+def test_fetches_and_writes_cost_the_same_however_many_ranges_are_in_flight() -> None:
+    few, many = scattered(20), scattered(2_000)
+    assert many.batch_count == 2_000
+    assert calls_of_questions(many) == calls_of_questions(few)
