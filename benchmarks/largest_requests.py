@@ -23,6 +23,8 @@ UNBOUNDED_BYTES: Final = 1024 * 1024
 _SPARE_BYTES: Final = 512
 # Below the codec's limit for all arrays of a request together.
 _ELEMENTS_MAX: Final = 240_000
+# The most elements of an array that handlers accept, where that is less than what fits into a request.
+_ARRAY_ELEMENTS_MAX: Final = {"state_batches": 10_000}
 _SHAPES: Final = ("wide", "deep", "deepest", "all")
 # The depth of the array with many elements; all others have one.
 _MANY_AT: Final = {"wide": 0, "deep": 1, "deepest": 2}
@@ -45,6 +47,8 @@ class LargeRequest:
     version: int
 
 
+# The last offset of the first batch of offsets in a request.
+_LAST_OFFSET: Final = 1 << 20
 # The size of one record.
 _BATCH: Final = bytes(encode_batch([Record(0, 0, None, bytes(10))]))
 # The values of fields whose type alone does not determine them.
@@ -166,7 +170,7 @@ class _Filler:
         fields: Sequence[FieldSpec] = getattr(element, "__fields__", ())
         nests = any(isinstance(inner.type, list) for inner in fields)
         is_many = depth == _MANY_AT.get(self._shape) or (depth == 0 and not nests)
-        count = self._count if is_many else 1
+        count = min(self._count, _ARRAY_ELEMENTS_MAX.get(spec.name, self._count)) if is_many else 1
         if isinstance(element, type):
             return [self.struct(element, depth + 1) for _ in range(count)]
         return [self._scalar(spec.name, element, None) for _ in range(count)]
@@ -184,6 +188,12 @@ class _Filler:
             return default or f"value-{number}"
         if type_ == "bytes":
             return b"\0" * 6
+        if name == "first_offset":
+            return number
+        if name == "last_offset":
+            return _LAST_OFFSET - number  # all batches of offsets overlap
+        if name == "delivery_count":
+            return number // 2
         if name in _PARTITION_FIELDS:
             return number if self._shape in ("deep", "deepest") else number % names.partitions
         return default or 0

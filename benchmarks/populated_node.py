@@ -10,7 +10,9 @@ import trio
 from benchmarks.blocking_client import BlockingClient
 from benchmarks.largest_requests import Names
 from benchmarks.node_here import node_here
+from broker.coordinator.runtime.runtime import CoordinatorKeyType
 from broker.node import Node
+from broker.wire.api import initialize_share_group_state
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from broker.wire.api.broker_registration import BrokerRegistrationRequest
 from broker.wire.api.create_topics import (
@@ -26,7 +28,9 @@ from broker.wire.api.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from broker.wire.errors import ErrorCode
 from broker.wire.registered import Feature, Listener
+from broker.wire.uuids import encode_uuid
 from metadata.controller import SUPPORTED_FEATURES
 
 NODE_ID, ABSENT_ID = 1, 2
@@ -56,6 +60,8 @@ async def populated_node(
         "group.initial.rebalance.delay.ms": 0,
         "log.initial.task.delay.ms": 3_600_000,  # no periodic log tasks while requests are measured
         "offsets.topic.replication.factor": 1,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
     }
     async with node_here(directory, settings) as node:
         ports = {bound.listener.name: bound.port for bound in node.bound}
@@ -101,7 +107,22 @@ def _populate(port: int, topics: int, absent_partitions: int, groups: int) -> Na
         client.call(FindCoordinatorRequest(key="group", coordinator_keys=["group"]), 4)
         for group_id in group_ids:
             _join_and_commit(client, group_id, names[0])
+        _initialize_share_state(client, group_ids[0], ids[names[0]])
     return Names(names, [ids[name] for name in names], group_ids)
+
+
+def _initialize_share_state(client: BlockingClient, group_id: str, topic_id: bytes) -> None:
+    """Give the first partition of a topic a state for a group. Its coordinator may still be loading."""
+    partition = initialize_share_group_state.PartitionData(partition=0, state_epoch=0, start_offset=0)
+    state = initialize_share_group_state.InitializeStateData(topic_id=topic_id, partitions=[partition])
+    request = initialize_share_group_state.InitializeShareGroupStateRequest(group_id=group_id, topics=[state])
+    key = f"{group_id}:{encode_uuid(topic_id)}:0"
+    while True:
+        client.call(FindCoordinatorRequest(key_type=CoordinatorKeyType.SHARE, coordinator_keys=[key]), 6)
+        ((result,),) = (each.partitions for each in client.call(request, 0).results)
+        if result.error_code == ErrorCode.NONE:
+            return
+        assert result.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), result
 
 
 def _assigned(name: str, partitions: int, broker_id: int) -> CreatableTopic:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.share.coordinator import ShareCoordinator
 from broker.coordinator.share.record_formats import state_batches
-from broker.coordinator.share.requests import Write
+from broker.coordinator.share.requests import Write, prepared
 from broker.coordinator.share.share_state import PartitionState, PartitionSummary, SharePartitionKey
 from broker.handlers.response_errors import message_of
 from broker.server.context import BrokerContext
@@ -33,8 +33,8 @@ from metadata.protocol import AclOperation
 # The classes of messages have no base class, and those of the five APIs have the same form.
 _Message: TypeAlias = Any
 _Partition: TypeAlias = Any
-# Carries a request out for one of its share-partitions.
-_CarryOut: TypeAlias = Callable[[ShareCoordinator, SharePartitionKey, _Partition], Completion[Any]]
+# Carries a request out for one of its share-partitions. Long work before that is done in steps.
+_CarryOut: TypeAlias = Callable[[ShareCoordinator, SharePartitionKey, _Partition], Steps[Completion[Any]]]
 
 # The work of one step, in batches: some 5 ms. A share-partition counts as many, since it can have 500 updates to merge
 # after its coordinator was loaded, which takes 3 ms.
@@ -54,7 +54,8 @@ def _respond(response: type[Any], topic_result: type[Any], partition_result: typ
         for topic in request.topics:
             for asked in topic.partitions:
                 key = SharePartitionKey(request.group_id, topic.topic_id, asked.partition)
-                begun.append((topic.topic_id, asked.partition, carry_out(coordinator, key, asked)))
+                completion = yield from carry_out(coordinator, key, asked)
+                begun.append((topic.topic_id, asked.partition, completion))
                 work += _work(asked)
                 if work > _STEP_WORK:
                     work = 0
@@ -121,6 +122,16 @@ def _refused(
     return response(results=results)
 
 
+def _at_once(carry_out: Callable[[ShareCoordinator, SharePartitionKey, _Partition], Completion[Any]]) -> _CarryOut:
+    """A request that is carried out in one step."""
+
+    def steps(coordinator: ShareCoordinator, key: SharePartitionKey, asked: _Partition) -> Steps[Completion[Any]]:
+        yield from ()
+        return carry_out(coordinator, key, asked)
+
+    return steps
+
+
 def _initialize(coordinator: ShareCoordinator, key: SharePartitionKey, asked: _Partition) -> Completion[None]:
     return coordinator.initialize(key, asked.state_epoch, asked.start_offset)
 
@@ -129,14 +140,18 @@ def _read(coordinator: ShareCoordinator, key: SharePartitionKey, asked: _Partiti
     return coordinator.read(key, asked.leader_epoch)
 
 
-def _write(coordinator: ShareCoordinator, key: SharePartitionKey, asked: _Partition) -> Completion[None]:
-    written = Write(
+def _write(coordinator: ShareCoordinator, key: SharePartitionKey, asked: _Partition) -> Steps[Completion[None]]:
+    asked_for = Write(
         asked.state_epoch,
         asked.leader_epoch,
         asked.start_offset,
         asked.delivery_complete_count,
         state_batches(asked.state_batches),
     )
+    yield None
+    written = yield from prepared(asked_for)
+    if len(written.batches) > _STEP_WORK:
+        yield None
     return coordinator.write(key, written)
 
 
@@ -169,7 +184,7 @@ INITIALIZE_HANDLER = _handler(
         initialize_share_group_state.InitializeStateResult,
         initialize_share_group_state.PartitionResult,
     ),
-    _initialize,
+    _at_once(_initialize),
 )
 READ_HANDLER = _handler(
     read_share_group_state.ReadShareGroupStateRequest,
@@ -178,7 +193,7 @@ READ_HANDLER = _handler(
         read_share_group_state.ReadStateResult,
         read_share_group_state.PartitionResult,
     ),
-    _read,
+    _at_once(_read),
 )
 WRITE_HANDLER = _handler(
     write_share_group_state.WriteShareGroupStateRequest,
@@ -196,7 +211,7 @@ DELETE_HANDLER = _handler(
         delete_share_group_state.DeleteStateResult,
         delete_share_group_state.PartitionResult,
     ),
-    _delete,
+    _at_once(_delete),
 )
 SUMMARY_HANDLER = _handler(
     read_share_group_state_summary.ReadShareGroupStateSummaryRequest,
@@ -205,5 +220,5 @@ SUMMARY_HANDLER = _handler(
         read_share_group_state_summary.ReadStateSummaryResult,
         read_share_group_state_summary.PartitionResult,
     ),
-    _summarize,
+    _at_once(_summarize),
 )

@@ -5,12 +5,13 @@ that late writes to the earlier state are refused. The leader epoch is that of t
 leader has read the state, writes of earlier leaders are refused.
 """
 
+from collections.abc import Generator, Sequence
 from typing import Final, TypeVar
 
 import attrs
 
 from broker.coordinator.runtime.decision import Decision
-from broker.coordinator.share.batch_merging import merged
+from broker.coordinator.share.batch_merging import merged, ordering
 from broker.coordinator.share.record_formats import ShareSnapshot, ShareUpdate, tombstone
 from broker.coordinator.share.shard import ShareCoordinatorShard, next_snapshot_epoch
 from broker.coordinator.share.share_state import (
@@ -26,8 +27,8 @@ from kraft import lazy_attrs
 T = TypeVar("T")
 
 _UNKNOWN_COUNT: Final = -1
-# The highest value of `group.share.partition.max.record.locks`: no more records are under way. To merge so many takes
-# 10 ms, or 140 ms if all of them overlap others.
+# The highest value of `group.share.partition.max.record.locks`: no more records are under way. To write so many takes
+# 15 ms if they are in order.
 _BATCHES_MAX: Final = 10_000
 
 
@@ -65,6 +66,18 @@ def initialize(
     return Decision([created.record(key)], None)
 
 
+def prepared(written: Write) -> Generator[None, None, Write]:
+    """Merges the batches of a write with each other, in steps, before it is decided on.
+
+    Leaders send batches that do not overlap. Any others, of which 10,000 would hold the event loop for 30 ms, come from
+    outside. Batches that `write` refuses stay as they are.
+    """
+    if _mistake(written.batches) is not None:
+        return written
+    batches = yield from ordering(written.batches)
+    return attrs.evolve(written, batches=batches)
+
+
 def write(state: ShareCoordinatorShard, now_ms: int, *, key: SharePartitionKey, written: Write) -> Decision[None]:
     """Merges a write into the state of a share-partition. Raises KafkaError.
 
@@ -76,11 +89,9 @@ def write(state: ShareCoordinatorShard, now_ms: int, *, key: SharePartitionKey, 
     _check_leader_epoch(state, key, written.leader_epoch)
     _check_state_epoch(state, key, written.state_epoch)
     _check_exists(state, key)
-    if len(written.batches) > _BATCHES_MAX:
-        raise _invalid(f"{len(written.batches)} batches")
-    for batch in written.batches:
-        if not 0 <= batch.first_offset <= batch.last_offset:
-            raise _invalid(f"a batch of the offsets {batch.first_offset} to {batch.last_offset}")
+    mistake = _mistake(written.batches)
+    if mistake is not None:
+        raise _invalid(mistake)
     count = written.delivery_complete_count
     if written.start_offset == current.start_offset:
         count = max(count, current.delivery_complete_count)
@@ -195,6 +206,14 @@ def _check_exists(state: ShareCoordinatorShard, key: SharePartitionKey) -> None:
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The share coordinator does not know this topic or partition."
         )
+
+
+def _mistake(batches: Sequence[StateBatch]) -> str | None:
+    """The reason why the batches of a write are refused; None if they are valid."""
+    if len(batches) > _BATCHES_MAX:
+        return f"{len(batches)} batches"
+    wrong = next((batch for batch in batches if not 0 <= batch[0] <= batch[1]), None)
+    return None if wrong is None else f"a batch of the offsets {wrong.first_offset} to {wrong.last_offset}"
 
 
 def _invalid(reason: str) -> KafkaError:

@@ -115,6 +115,43 @@ def test_merging_agrees_with_merging_offset_by_offset(writes: list[tuple[list[St
             assert before[2:] != after[2:] or before.last_offset + 1 < after.first_offset, "they are one batch"
 
 
+def prepared_in_steps(written: Write) -> tuple[Write, int]:
+    """The prepared write, and the number of steps that it took."""
+    steps, count = requests.prepared(written), 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stopped:
+            return stopped.value, count
+        count += 1
+
+
+@given(BATCHES)
+def test_prepared_write_has_the_same_effect(batches: list[StateBatch]) -> None:
+    written = Write(0, 0, 3, 0, tuple(batches))
+    ordered, _ = prepared_in_steps(written)
+    assert by_offset(ordered.batches) == by_offset(merged((), batches, UNINITIALIZED))
+    states = []
+    for each in (written, ordered):
+        shard = ShareShard()
+        shard.write(requests.initialize, key=KEY, state_epoch=0, start_offset=0)
+        shard.write(requests.write, key=KEY, written=each)
+        states.append(shard.state.state_of(KEY))
+    assert states[0] == states[1]
+
+
+def test_batches_that_overlap_are_prepared_in_steps_and_only_once() -> None:
+    nested = tuple(StateBatch(number, 20_000 - number, AVAILABLE, 1 + number) for number in range(10_000))
+    ordered, steps = prepared_in_steps(Write(0, 0, 0, 0, nested))
+    assert steps > 50
+    assert prepared_in_steps(ordered) == (ordered, 0)
+
+
+def test_prepared_write_keeps_the_batches_that_are_refused() -> None:
+    backwards = Write(0, 0, 0, 0, (StateBatch(0, 5, AVAILABLE, 1), StateBatch(3, 2, AVAILABLE, 1)))
+    assert prepared_in_steps(backwards) == (backwards, 0)
+
+
 @given(st.lists(st.tuples(BATCHES, st.integers(UNINITIALIZED, 40)), min_size=1, max_size=6))
 def test_writes_that_are_repeated_late_have_no_effect(writes: list[tuple[list[StateBatch], int]]) -> None:
     shard = ShareShard(updates_per_snapshot=2)
