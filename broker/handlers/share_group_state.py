@@ -148,10 +148,12 @@ def _write(coordinator: ShareCoordinator, key: SharePartitionKey, asked: _Partit
         asked.delivery_complete_count,
         state_batches(asked.state_batches),
     )
-    yield None
+    is_large = len(asked_for.batches) > _STEP_WORK
+    if is_large:
+        yield
     written = yield from prepared(asked_for)
-    if len(written.batches) > _STEP_WORK:
-        yield None
+    if is_large:
+        yield
     return coordinator.write(key, written)
 
 
