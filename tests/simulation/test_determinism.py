@@ -28,7 +28,7 @@ def run_in_a_process(hash_seed: str, seed: int) -> str:
 
 
 def with_a_busy_loop(function: Callable[[], str]) -> str:
-    """What the function returns while another thread runs a loop with two tasks, and starts further loops."""
+    """Return the value of the function, called while another thread runs a loop of two tasks and starts others."""
     has_ended, is_busy = threading.Event(), threading.Event()
 
     async def turn() -> None:
