@@ -27,6 +27,7 @@ from broker.wire.api.metadata import MetadataRequest
 from jepsen.processes.cluster_status import topic_status
 from jepsen.processes.nodes import NodeProcess, ProcessCluster, issue_certificate, running_cluster
 from jepsen.workloads.connection import Connection, read_security
+from tests.support.linux import needs_loopback_addresses
 
 pytestmark = pytest.mark.clients
 
@@ -144,6 +145,7 @@ async def is_whole(cluster: ProcessCluster) -> bool:
     return all(each is not None and all(partition.is_whole for partition in each) for each in seen)
 
 
+@needs_loopback_addresses  # of the links between the nodes
 async def test_certificates_users_and_nodes_change_without_a_lost_acknowledgement(tmp_path: Path) -> None:
     writes = Writes()
     async with running_cluster(tmp_path, overrides=QUICK, is_secured=True) as cluster:
