@@ -51,7 +51,7 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     # and files.
     "broker.cli.event_printer": {"time"},
     "broker.cli.main": {"open", "os"},
-    "broker.cli.commands.cluster": {"os"},
+    "broker.cli.commands.cluster_start": {"os"},
     # The restart command, which the operator gives.
     # Files with keys and passwords, which a disk does not make for their owner alone.
     "broker.cli.local_security": {"open", "os"},
@@ -120,7 +120,10 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     # The event loop cannot be measured by its own clock, nor observed from within it.
     "broker.cli.loop_watch": {"threading", "time"},
     "broker.cli.start": {"signal"},
-    "broker.cli.supervisor": {"signal", "subprocess"},
+    "broker.cli.supervisor": {"os", "signal"},
+    # Forks of a command, and the command line that they show.
+    "broker.cli.forked_process": {"os", "signal"},
+    "broker.cli.command_line": {"ctypes", "open", "os"},
 }
 
 # The packages that run only against real processes, clocks and clients.

@@ -75,16 +75,29 @@ async def open_cluster(
 
     Raises NotOneCluster, MissingCryptography, InvalidConfig, OSError, FsyncFailed.
     """
+    found = find_cluster(env, directory, nodes, first_id, security)
+    if found:
+        return found
+    count = NODES_DEFAULT if nodes is None else nodes
+    first_port = first_port or await _free_first_port(env, 2 * count)
+    start = FIRST_ID_DEFAULT if first_id is None else first_id
+    node_ids = range(start, start + count)
+    await _make(env, directory, node_ids, first_port, security or LocalSecurity.PLAINTEXT, features)
+    return find_cluster(env, directory, nodes, first_id, security)
+
+
+def find_cluster(
+    env: Env, directory: str, nodes: int | None, first_id: int | None, security: LocalSecurity | None
+) -> list[LocalNode]:
+    """As `open_cluster`, for a cluster that exists: returns no nodes if the directory is empty or does not exist.
+
+    Raises NotOneCluster, InvalidConfig, OSError.
+    """
     found = _find(env, directory)
     if not found:
         if env.disk.exists(directory) and env.disk.list(directory):
             raise NotOneCluster(f"{directory} is not empty, and holds no cluster that this command has made")
-        count = NODES_DEFAULT if nodes is None else nodes
-        first_port = first_port or await _free_first_port(env, 2 * count)
-        first_id = FIRST_ID_DEFAULT if first_id is None else first_id
-        node_ids = range(first_id, first_id + count)
-        await _make(env, directory, node_ids, first_port, security or LocalSecurity.PLAINTEXT, features)
-        found = _find(env, directory)
+        return []
     if nodes not in (None, len(found)):
         raise NotOneCluster(f"{directory} holds a cluster of {len(found)} nodes, and not of {nodes}")
     if first_id not in (None, found[0].node_id):

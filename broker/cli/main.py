@@ -10,7 +10,7 @@ from broker.cli.printing import print_exception
 from broker.cli.start_arguments import read_start_arguments
 
 # Ctrl-C, as shells number it.
-_INTERRUPTED: Final = 130
+INTERRUPTED: Final = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(argv)
     except KeyboardInterrupt:  # while a command's modules are imported
-        return _INTERRUPTED
+        return INTERRUPTED
 
 
 def _run(argv: Sequence[str] | None) -> int:

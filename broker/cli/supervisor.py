@@ -1,19 +1,18 @@
-"""Supervises processes: starts them together, prints their output line by line with their names, stops them together.
+"""Supervises processes: forks them, prints their output line by line with their names, stops them together.
 
 A process that ends is not restarted, so that the user notices; the others continue.
 """
 
-import contextlib
+import os
 import re
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 import attrs
 import trio
 
+from broker.cli.forked_process import exit_code_if_ended, fork_command
 from broker.cli.signals import handle_signals
 
 # A node says so once it serves.
@@ -35,6 +34,16 @@ class Task:
     hidden: Sequence[str] = ()
 
 
+class _Running:
+    """A task and its process. `code` is set when the process has ended."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.process = fork_command([*task.arguments, *task.hidden])
+        self.ended = trio.Event()
+        self.code: int | None = None
+
+
 class Supervisor:
     """Runs tasks until all have ended. `write` gets each line. `failed` is True if a task failed or ended unasked.
 
@@ -47,48 +56,60 @@ class Supervisor:
         self._print = write
         self._on_serving = on_serving
         self._not_serving = {task.name for task in tasks}
-        self._processes: list[trio.Process] = []
-        self._stopping = trio.Event()
+        self._running: list[_Running] = []
+        self._is_stopping = False
+
+    def fork(self) -> None:
+        """Fork the processes, before `run`: a fork of a process with an event loop would have that loop's state.
+
+        Raises OSError. The forks then end with this process, as their standard input does.
+        """
+        for task in self._tasks:
+            self._running.append(_Running(task))
 
     async def run(self) -> None:
-        """Run the tasks. The first SIGINT, SIGTERM or SIGHUP stops all cleanly, the next one kills the rest."""
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        """Wait for the tasks. The first SIGINT, SIGTERM or SIGHUP stops all cleanly, the next one kills the rest."""
+        with (
+            trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals,
+            trio.open_signal_receiver(signal.SIGCHLD) as ends,
+        ):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(handle_signals, signals, self._stop, self._kill)
-                async with trio.open_nursery() as running:
-                    for task in self._tasks:
-                        running.start_soon(self._run_task, task)
+                nursery.start_soon(self._watch_ends, ends)
+                async with trio.open_nursery() as watching:
+                    for running in self._running:
+                        watching.start_soon(self._watch, running)
                 nursery.cancel_scope.cancel()
 
     def _stop(self) -> None:
-        self._stopping.set()
+        self._is_stopping = True
         self._send(signal.SIGTERM)
 
     def _kill(self) -> None:
         self._send(signal.SIGKILL)
 
     def _send(self, signal_number: signal.Signals) -> None:
-        for process in self._processes:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal_number)
+        for running in self._running:
+            if running.code is None:  # until its code is taken, its id belongs to no other process
+                os.kill(running.process.process_id, signal_number)
 
-    async def _run_task(self, task: Task) -> None:
-        if self._stopping.is_set():
-            return
-        process = await trio.lowlevel.open_process(
-            [sys.executable, "-m", "broker.cli", *task.arguments, *task.hidden],
-            stdin=subprocess.PIPE,  # ends with this process, whatever ends it: a command may stop then, too
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            process_group=0,  # the terminal's Ctrl-C is for this process: it stops the others, each once
-        )
-        self._processes.append(process)
-        if self._stopping.is_set():  # since it was begun
-            process.terminate()
-        assert process.stdout is not None, "the process was started with a pipe"
-        await self._copy_output(task.name, process.stdout)
-        await process.wait()
-        self._ended(task, process)
+    async def _watch_ends(self, ends: AsyncIterator[int]) -> None:
+        """Take the exit codes of processes that have ended. Some may have ended before the signal was listened to."""
+        self._take_exit_codes()
+        async for _ in ends:
+            self._take_exit_codes()
+
+    def _take_exit_codes(self) -> None:
+        for running in self._running:
+            if running.code is None:
+                running.code = exit_code_if_ended(running.process.process_id)
+                if running.code is not None:
+                    running.ended.set()
+
+    async def _watch(self, running: _Running) -> None:
+        await self._copy_output(running.task.name, trio.lowlevel.FdStream(running.process.output))
+        await running.ended.wait()
+        self._report_end(running)
 
     async def _copy_output(self, name: str, output: trio.abc.ReceiveStream) -> None:
         buffer = bytearray()
@@ -110,12 +131,16 @@ class Supervisor:
             if not self._not_serving:
                 self._on_serving()
 
-    def _ended(self, task: Task, process: trio.Process) -> None:
-        self._processes.remove(process)
-        code = process.returncode
+    def _report_end(self, running: _Running) -> None:
+        task, code = running.task, running.code
         assert code is not None, "the process has ended"
-        if self._stopping.is_set() and code in (0, -signal.SIGTERM):  # it may not have come to listen to the signal yet
+        if self._is_stopping and code in (0, -signal.SIGTERM):  # it may not have come to listen to the signal yet
             return
         self.failed = True
-        how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-        self._print(f"kraft: {task.name} has ended with {how}; to start it again: kraft {' '.join(task.arguments)}")
+        start = f"to start it again: kraft {' '.join(task.arguments)}"
+        self._print(f"kraft: {task.name} has ended with {describe_end(code)}; {start}")
+
+
+def describe_end(code: int) -> str:
+    """The exit code of a process, or the signal that ended it if `code` is negative."""
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name

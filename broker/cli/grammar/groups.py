@@ -1,5 +1,6 @@
 """Groups of commands: sections in help, near names for mistyped ones, modules that load when they are used."""
 
+import gc
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -59,15 +60,26 @@ class LazyGroup(CommandGroup):
         for commands in self._sections.values():
             for name, path, _ in commands:
                 if name == cmd_name:
-                    module, _, attribute = path.partition(":")
-                    command: click.Command = getattr(import_module(module), attribute)
-                    return command
+                    return _import_command(path)
         return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading, commands in self._sections.items():
             with formatter.section(heading):
                 formatter.write_dl([(name, purpose) for name, _, purpose in commands])
+
+
+def _import_command(path: str) -> click.Command:
+    """Import `module:attribute`. Collections would take a fifth of the time, and find little garbage: modules stay."""
+    module, _, attribute = path.partition(":")
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        command: click.Command = getattr(import_module(module), attribute)
+    finally:
+        if was_enabled:
+            gc.enable()
+    return command
 
 
 __all__ = ["CLUSTER_OPTIONS_HEADING", "CommandGroup", "LazyCommand", "LazyGroup"]

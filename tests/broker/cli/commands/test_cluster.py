@@ -274,14 +274,102 @@ def test_a_second_signal_ends_nodes_that_do_not_stop(supervise: Callable[..., Su
     assert "kraft: node 1 has ended with SIGKILL;" in cluster.output()
 
 
-def test_nodes_do_not_outlive_a_supervisor_that_is_killed(supervise: Callable[..., Supervised]) -> None:
-    cluster = supervise("--first-port", "0", "--nodes", "1")
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_nodes_do_not_outlive_a_supervisor_that_is_killed(supervise: Callable[..., Supervised], nodes: int) -> None:
+    """Nor does a node keep another one running, whose pipes it may have inherited."""
+    cluster = supervise("--first-port", "0", "--nodes", str(nodes))
     cluster.wait_serving()
+    pids = cluster.node_pids()
+    assert len(pids) == nodes
     assert cluster.end(signal.SIGKILL) == -signal.SIGKILL
+    wait_until(lambda: not any(process_exists(pid) for pid in pids), "a node does not stop")
+    assert (cluster.directory / f"node-{nodes}" / ".kafka_cleanshutdown").exists()
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not (cluster.directory / "node-1" / ".kafka_cleanshutdown").exists():
-        assert time.monotonic() < deadline, "the node does not stop"
+    while not condition():
+        assert time.monotonic() < deadline, what
         time.sleep(0.02)
+
+
+def test_nodes_have_the_command_lines_and_groups_of_processes_started_by_hand(
+    supervise: Callable[..., Supervised],
+) -> None:
+    cluster = supervise("--first-port", "0", "--nodes", "2", "--override", "num.io.threads=3")
+    cluster.wait_serving()
+    properties = [f"{cluster.directory}/node-{node_id}.properties" for node_id in (1, 2)]
+    arguments = ["--override num.io.threads=3 --stop-at-eof"]
+    pids = cluster.node_pids()
+    expected = [f"{sys.executable} -m broker.cli start {path} {arguments[0]}\n" for path in properties]
+    assert sorted(command_of(pid) for pid in pids) == expected
+    assert [os.getpgid(pid) for pid in pids] == pids
+
+
+def test_kafka_server_stop_stops_one_node_of_a_local_cluster(supervise: Callable[..., Supervised]) -> None:
+    cluster = supervise("--first-port", "0", "--nodes", "2", "--first-id", "1711")
+    cluster.wait_serving()
+    stop = [sys.executable, "-m", "broker.cli.kafka_tools", "kafka-server-stop", "--node-id", "1712"]
+    subprocess.run(stop, check=True, timeout=TIMEOUT_SECONDS)
+    cluster.wait_for(
+        "^kraft: node 1712 has ended with exit code 0; to start it again: kraft start .*/node-1712.properties$"
+    )
+    assert len(cluster.node_pids()) == 1
+    assert cluster.end() == 1
+
+
+def test_nodes_of_a_directory_in_use_are_refused_and_the_running_ones_go_on(
+    supervise: Callable[..., Supervised],
+) -> None:
+    cluster = supervise("--first-port", "0", "--nodes", "1")
+    addresses = cluster.wait_serving()
+    second = subprocess.run(
+        [sys.executable, "-m", "broker.cli", "cluster", "start", "--dir", str(cluster.directory)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+    )
+    assert second.returncode == 1
+    assert "kraft: node 1 has ended with exit code 1;" in second.stdout
+    assert run_command("quorum", "--bootstrap-server", addresses, "describe", "--status").code == 0
+    assert cluster.end() == 0
+
+
+def test_end_of_a_node_is_reported_if_the_parent_of_the_command_ignores_ends_of_processes(tmp_path: Path) -> None:
+    """The kernel discards the exit codes of processes whose parent ignores SIGCHLD, and that is inherited."""
+    command = [
+        sys.executable,
+        "-m",
+        "broker.cli",
+        "cluster",
+        "start",
+        "--dir",
+        str(tmp_path / "c"),
+        "--first-port",
+        "0",
+    ]
+    command += ["--nodes", "1", "--override", "log.dirs=/proc/nowhere"]
+    ignored = f"import os, signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv({command[0]!r}, {command!r})"
+    ended = subprocess.run([sys.executable, "-c", ignored], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    assert "kraft: node 1 has ended with exit code 1;" in ended.stdout
+    assert ended.returncode == 1
+
+
+def test_nodes_start_on_a_system_that_cannot_change_command_lines(tmp_path: Path) -> None:
+    """They execute the command then, under its own name."""
+    arguments = ["cluster", "start", "--dir", str(tmp_path / "c"), "--first-port", "0", "--nodes", "1"]
+    code = (
+        "import sys, broker.cli.forked_process as forks\n"
+        "forks.replace_command_line = lambda words: False\n"
+        f"sys.exit(forks.main({arguments!r}))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        serves = next((line for line in process.stdout if SERVES.match(line)), None)
+        process.terminate()
+        process.stdout.read()
+    assert serves is not None
+    assert process.returncode == 0
 
 
 def make(directory: Path, nodes: int | None, first_port: int = 9092, first_id: int | None = None) -> list[LocalNode]:
