@@ -24,7 +24,7 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "broker.security.regular_files": {"os"},
     # The versions of the files of key and trust stores, and files in memory or temporary ones.
     "broker.security.tls.files": {"os", "tempfile"},
-    # The simulated kernel: its errors and constants, and random numbers that follow from a seed.
+    # The simulated kernel: its errors and constants, random numbers that follow from a seed, and the thread it is for.
     "jepsen.simulation.disk.volume": {"os"},
     "jepsen.simulation.network.handshake": {"os"},
     "jepsen.simulation.network.sockets": {"os", "socket"},
