@@ -27,7 +27,7 @@ from kraft.peers import Peers
 from kraft.quorum_trace import QuorumTrace
 from kraft.recovery import Recovered, recover
 from kraft.replicated_log import Batch, Leadership, Listener, NotLeader
-from kraft.rpc import Links, ServedConnection
+from kraft.rpc import Links, SendJoinRequest, ServedConnection
 from kraft.running_time import RunningTime
 from kraft.state_machines import StateMachines
 
@@ -115,6 +115,10 @@ class RaftNode:
     def describe(self) -> QuorumDescription:
         return describe(self.core, self._config.quorum.me, self._time.in_full_ms, int(self._env.wall() * 1000))
 
+    def join_by(self, send: SendJoinRequest) -> None:
+        """Send the requests by which this replica adds itself to the voters through `send`."""
+        self._links.send_join_request = send
+
     def register(self, listener: Listener) -> None:
         self._machines.register(listener)
 
@@ -157,10 +161,7 @@ class RaftNode:
             self.step(events.SnapshotTaken(place))
 
     async def leave(self, timeout_ms: float = 1_000) -> None:
-        """Resign before this node stops.
-
-        A leader waits until another one is elected, at most `timeout_ms`. It does not wait if a majority seems gone.
-        """
+        """Resign before this node stops. A leader waits for its successor, unless a majority seems gone."""
         if self.core.voters.ids == (self.node_id,):
             return
         led = self.core.role is Role.LEADER
@@ -396,5 +397,4 @@ class RaftNode:
 
     def _change_role(self, change: effects.RoleChanged) -> None:
         self._trace.role(change)
-        leads = change.role is Role.LEADER
-        self._machines.announce(Leadership(None if leads else change.leader_id, change.epoch))
+        self._machines.announce(Leadership(None if change.role is Role.LEADER else change.leader_id, change.epoch))

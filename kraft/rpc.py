@@ -7,14 +7,23 @@ old connection can therefore not be taken for the response to a new request.
 
 from collections.abc import Awaitable, Callable
 from math import inf
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import attrs
 import trio
 
 from kraft.connecting import Connect, PeerRefused, open_stream
 from kraft.core import ReplicaKey
-from kraft.core.messages import Request, Response, is_answer, sender_is
+from kraft.core.joining import JoinRequest
+from kraft.core.messages import (
+    AddVoterRequest,
+    RemoveVoterRequest,
+    Request,
+    Response,
+    VoterChangeResponse,
+    is_answer,
+    sender_is,
+)
 from kraft.env import Env
 from kraft.frames import FRAME_BYTES_MAX, Frames, PeerConnectionLost, receive_message
 from kraft.handshake import ANSWER_BYTES_MAX, HELLO_BYTES_MAX, HELLO_TIMEOUT_S, Hello, decode_hello, refusal_of
@@ -35,6 +44,10 @@ LINKS_MAX = 300
 # The backoff before reconnecting: after the first failure, and at most. Half of it is random.
 RECONNECT_BACKOFF_S = 0.02
 RECONNECT_BACKOFF_MAX_S = 0.5
+
+# Sends a replica's request to be added to the voters to the leader at an address, in a protocol that authorizes it.
+# Returns None if there is no response.
+SendJoinRequest: TypeAlias = Callable[[str, JoinRequest], Awaitable[VoterChangeResponse | None]]
 
 
 class Caller(Protocol):
@@ -193,7 +206,12 @@ class Link:
 
 
 class Links:
-    """Sends requests to all destinations, while `run` runs."""
+    """Sends requests to all destinations, while `run` runs.
+
+    `send_join_request` is set before, if the replica adds itself to the voters.
+    """
+
+    send_join_request: SendJoinRequest | None = None
 
     def __init__(self, env: Env, caller: Caller, hello: Hello, request_timeout_s: float, connect: Connect) -> None:
         self._env = env
@@ -210,6 +228,9 @@ class Links:
         assert self._nursery is not None, "requests are sent while the links run"
         if self._has_ended:
             return
+        if isinstance(request, AddVoterRequest | RemoveVoterRequest):
+            self._nursery.start_soon(self._request_to_join, destination, address, request)
+            return
         link = self._links.get(destination)
         if link is None:
             self._end_idle()
@@ -218,6 +239,16 @@ class Links:
             self._nursery.start_soon(link.run)
         link.address = address or link.address
         link.send(request)
+
+    async def _request_to_join(self, destination: int, address: str, request: JoinRequest) -> None:
+        assert self.send_join_request is not None, "a replica that adds itself can send the request"
+        response = None
+        with trio.move_on_after(self._request_timeout_s):
+            response = await self.send_join_request(address, request)
+        if response is None:
+            self._caller.request_failed(destination, request)
+        else:
+            self._caller.responded(destination, request, response)
 
     def _end_idle(self) -> None:
         """End idle links if there are too many, which happens if faulty peers name many leaders."""

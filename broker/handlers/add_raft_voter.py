@@ -1,7 +1,7 @@
 """AddRaftVoter (key 80): make a controller that is an observer of the metadata log a voter (KIP-853).
 
-The controller has to catch up within the timeout. The response is always sent after the change is committed, although
-version 1 can ask for an earlier one (KIP-1186).
+The controller has to catch up within the timeout. The response is sent after the change is committed, or, if version 1
+asks for that, as soon as it is in the log of the active controller (KIP-1186).
 """
 
 from broker.handlers.response_errors import message_of
@@ -23,7 +23,9 @@ def add_raft_voter(context: ControllerContext, request: AddRaftVoterRequest) -> 
     address = next((f"{each.host}:{each.port}" for each in request.listeners if each.name == listener), None)
     if address is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"The new voter has to be reached through listener {listener}.")
-    outcome = yield from change_voters(context, AddVoterRequest(Voter(key, address), max(request.timeout_ms, 0)))
+    voter = Voter(key, address)
+    change = AddVoterRequest(voter, max(request.timeout_ms, 0), ack_when_committed=request.ack_when_committed)
+    outcome = yield from change_voters(context, change)
     return AddRaftVoterResponse(error_code=outcome.code, error_message=outcome.message)
 
 

@@ -58,7 +58,7 @@ def check_cluster(context: ControllerContext, cluster_id: str | None) -> None:
 
 
 def change_voters(context: ControllerContext, request: VoterChangeRequest) -> Work[Outcome]:
-    """Have the quorum change its voters; returns when that is committed or has failed.
+    """Have the quorum change its voters; returns when that is committed, written if that is enough, or has failed.
 
     Raises KafkaError NOT_CONTROLLER.
     """

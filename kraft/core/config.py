@@ -23,6 +23,8 @@ class QuorumConfig:
     # How long a Fetch without new entries waits at the leader: a quarter of the fetch timeout, so that a lost response
     # does not exceed that timeout.
     fetch_max_wait_ms: int = 500
+    # controller.quorum.auto.join.enable: a replica that is not a voter adds itself (KIP-1186).
+    auto_join: bool = False
 
     @property
     def names_other_servers(self) -> bool:
@@ -36,7 +38,7 @@ class QuorumConfig:
 
     @property
     def update_voter_timeout_ms(self) -> int:
-        """The timeout of UpdateVoter and the pause before the next one; shorter than the request timeout."""
+        """The timeout of the voter changes that a replica requests for itself; shorter than the request timeout."""
         return int(self.fetch_timeout_ms / 4)
 
     @property

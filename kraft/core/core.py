@@ -21,12 +21,13 @@ Times are in milliseconds of a monotonic clock.
 
 from collections.abc import Callable
 
-from kraft.core import elections, events, following, leading, reconfiguration, unknown_peers
+from kraft.core import elections, events, following, joining, leading, reconfiguration, unknown_peers
 from kraft.core.config import QuorumConfig
 from kraft.core.effects import Effect, ElectionState
 from kraft.core.events import Event
 from kraft.core.log_state import LogState
 from kraft.core.messages import (
+    AddVoterRequest,
     BeginEpochRequest,
     BeginEpochResponse,
     CurrentLeader,
@@ -37,6 +38,7 @@ from kraft.core.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    RemoveVoterRequest,
     Request,
     UpdateVoterRequest,
     VoterChangeResponse,
@@ -246,6 +248,8 @@ class Core:
                 reconfiguration.on_begin_epoch_response(replica, request, response)
             case UpdateVoterRequest(), VoterChangeResponse():
                 reconfiguration.on_update_response(replica, source)
+            case AddVoterRequest() | RemoveVoterRequest(), VoterChangeResponse():
+                joining.on_join_request_ended(replica, source, request)
             case _:
                 raise AssertionError(f"{type(response).__name__} in answer to {type(request).__name__}")
 
@@ -258,6 +262,8 @@ class Core:
                     elections.on_vote_failed(replica, destination)
                 case BeginEpochRequest():
                     reconfiguration.on_begin_epoch_failed(replica, request)
+                case AddVoterRequest() | RemoveVoterRequest():
+                    joining.on_join_request_ended(replica, destination, request)
 
     def _expire(self) -> None:
         replica = self._replica
@@ -280,6 +286,7 @@ class Core:
             case Follower() as follower:
                 following.send_fetch(replica, follower)
                 reconfiguration.send_update_voter_request(replica, follower)
+                joining.send_join_request(replica, follower)
             case Resigned() as resigned:
                 elections.send_end_epoch_requests(replica, resigned)
             case Unattached() if following.has_to_find_leader(replica):

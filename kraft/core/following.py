@@ -57,6 +57,7 @@ def on_fetch_response(replica: Replica, source: int, request: FetchRequest, resp
         reset_fetch_timeout(replica, state)
         if response.batches:
             replica.append(response.batches)
+        state.has_caught_up = state.has_caught_up or response.high_watermark <= replica.log.end_offset
         replica.commit(min(response.high_watermark, replica.log.end_offset))
     else:  # an invalid response does not reset the fetch timeout
         back_off(replica, source, FetchRequest)

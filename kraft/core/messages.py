@@ -148,10 +148,15 @@ class FetchSnapshotResponse:
 
 @lazy_attrs.frozen
 class AddVoterRequest:
-    """Adds an observer to the voters once it has caught up. The response is sent after the change is committed."""
+    """Adds an observer to the voters once it has caught up.
+
+    The response is sent after the change is committed, or, without `ack_when_committed`, as soon as it is in the
+    leader's log (KIP-1186).
+    """
 
     voter: Voter
     timeout_ms: TimeoutMs
+    ack_when_committed: bool = True
 
 
 @lazy_attrs.frozen

@@ -43,6 +43,8 @@ def append_due_change(replica: Replica, leader: Leader) -> None:
     ):
         change.offset = replica.log.end_offset
         _write(replica, leader, changed(replica.voters, change.request))
+        if isinstance(change.request, AddVoterRequest) and not change.request.ack_when_committed:
+            _end_change(replica, leader, change)
 
 
 def announce_to_new_voter(replica: Replica, leader: Leader) -> None:
@@ -79,7 +81,9 @@ def on_begin_epoch_failed(replica: Replica, request: BeginEpochRequest) -> None:
         _end_change(replica, leader, leader.change, Error.REQUEST_TIMED_OUT, message)
 
 
-def _end_change(replica: Replica, leader: Leader, change: VoterChange, error: Error, message: str) -> None:
+def _end_change(
+    replica: Replica, leader: Leader, change: VoterChange, error: Error = Error.NONE, message: str = ""
+) -> None:
     leader.change = None
     replica.answer(change.token, VoterChangeResponse(replica.current_leader, error, message))
 

@@ -51,7 +51,10 @@ class SnapshotDownload:
 
 @lazy_attrs.define
 class Follower:
-    """The leader counts as lost at `deadline_ms`. `heard_ms` is the time of its last valid message."""
+    """The leader counts as lost at `deadline_ms`. `heard_ms` is the time of its last valid message.
+
+    `has_caught_up` is True once the log has had all entries that the leader named as committed.
+    """
 
     role: ClassVar[Role] = Role.FOLLOWER
     leader_id: int
@@ -59,6 +62,7 @@ class Follower:
     deadline_ms: float
     heard_ms: float = -inf
     leader_lost: bool = False
+    has_caught_up: bool = False
     download: SnapshotDownload | None = None
 
 

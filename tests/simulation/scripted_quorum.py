@@ -8,6 +8,7 @@ import trio
 from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.subjects import QuorumSubject
 from jepsen.simulation.subjects.quorum import NO_SNAPSHOTS
+from kraft.core import ReplicaKey
 from tests.simulation.scripted_run import ScriptedRun
 
 
@@ -25,6 +26,23 @@ class ScriptedQuorum(ScriptedRun):
     @property
     def epoch(self) -> int:
         return max(replica.epoch for replica in self.subject.replicas.by_host.values())
+
+    def voters(self) -> list[ReplicaKey]:
+        """The voters that the leader knows, committed or not."""
+        return [ReplicaKey(*each) for each in self.subject.replicas.by_host[self.leader].voters]
+
+    async def all_vote(self) -> None:
+        """Wait until all replicas are voters with their present disks, and their set is committed. Fail after 60 s."""
+        wanted = [self.subject.key_of(name) for name in self.cluster.nodes]
+        with trio.move_on_after(60) as time:
+            while self.voters() != wanted or not self._are_voters_committed():
+                await trio.sleep(0.05)
+        if time.cancelled_caught:
+            self.fail(f"Liveness: the voters are {self.voters()}, not {wanted}")
+
+    def _are_voters_committed(self) -> bool:
+        leader = self.subject.replicas.by_host[self.leader]
+        return leader.voters_offset < leader.committed_end_offset
 
     def followers(self) -> list[str]:
         return [name for name in self.cluster.nodes if name != self.leader]
@@ -47,14 +65,19 @@ class ScriptedQuorum(ScriptedRun):
 
 
 def play(
-    script: Callable[[ScriptedQuorum], Awaitable[None]], voters: int = 3, seed: int = 1, spares: int = 0
+    script: Callable[[ScriptedQuorum], Awaitable[None]],
+    voters: int = 3,
+    seed: int = 1,
+    spares: int = 0,
+    *,
+    auto_join: bool = False,
 ) -> ScriptedQuorum:
     """Start a quorum of `voters`, with Kafka's default timeouts and without snapshots, and run the script.
 
-    `spares` are replicas that do not vote at first.
+    `spares` are replicas that do not vote at first. With `auto_join`, replicas add themselves to the voters.
     """
     simulation = Simulation(str(seed))
-    subject = QuorumSubject(simulation, voters, voters + spares, {}, NO_SNAPSHOTS)
+    subject = QuorumSubject(simulation, voters, voters + spares, {}, NO_SNAPSHOTS, auto_join)
     stage = ScriptedQuorum(simulation=simulation, cluster=subject.cluster, subject=subject)
 
     async def prepared() -> None:

@@ -168,10 +168,26 @@ async def elections_without_one_voter(stage: ScriptedQuorum) -> None:
     await trio.sleep(5)
 
 
+async def a_disk_that_is_lost_for_good(stage: ScriptedQuorum) -> None:
+    """A follower loses its disk, and replaces its former directory among the voters (KIP-1186)."""
+    stage.subject.lose_disk(stage.followers()[0])
+    await stage.cluster.wait_serving()
+    await stage.all_vote()
+
+
+async def a_leader_that_moves(stage: ScriptedQuorum) -> None:
+    """All replicas follow some other leader once, and nothing asks them to change the voters."""
+    for _ in range(3):
+        stage.cluster.crash(stage.cluster.nodes[stage.leader], power=False, down_seconds=0)
+        await stage.cluster.wait_serving()
+        await trio.sleep(5)
+
+
 @attrs.frozen
 class BreachingScript:
     script: Callable[[ScriptedQuorum], Awaitable[None]]
     by: Sequence[str]
+    auto_join: bool = False
 
 
 BREACHES = {
@@ -196,6 +212,10 @@ BREACHES = {
         bits_that_flip_while_a_voter_is_away, ["LeadersAreComplete", "CommitsNeverChange"]
     ),
     "two voter changes at once": BreachingScript(two_removals, ["OneVoterAtATime"]),
+    "a replica does not remove its former directory": BreachingScript(
+        a_disk_that_is_lost_for_good, ["Liveness"], auto_join=True
+    ),
+    "voters add themselves again": BreachingScript(a_leader_that_moves, ["OnlyLostVotersAreRemoved"], auto_join=True),
     "only the next epoch is plausible": BreachingScript(elections_without_one_voter, ["HonestEpochsArePlausible"]),
     "votes are granted to outdated logs": BreachingScript(a_candidate_that_missed_much, ["LeadersAreComplete"]),
 }
@@ -204,8 +224,8 @@ BREACHES = {
 @pytest.mark.parametrize("bug", BREACHES)
 def test_a_planted_bug_shows(bug: str) -> None:
     breach = BREACHES[bug]
-    assert play(breach.script).violation is None
+    assert play(breach.script, auto_join=breach.auto_join).violation is None
     with QUORUM_BUGS[bug].planted():
-        violation = play(breach.script).violation
+        violation = play(breach.script, auto_join=breach.auto_join).violation
     assert violation is not None
     assert violation.partition(":")[0] in breach.by

@@ -5,9 +5,10 @@ from typing import Any
 import attrs
 
 from kraft import recovery
-from kraft.core import LogState, OffsetAndEpoch, ReplicaKey, elections, events, leading, reconfiguration
+from kraft.core import LogState, OffsetAndEpoch, ReplicaKey, Voter, elections, events, joining, leading, reconfiguration
 from kraft.core.effects import RefusedEpoch
 from kraft.core.log_state import Match
+from kraft.core.messages import AddVoterRequest
 from kraft.core.replica import Replica
 from kraft.core.roles import Prospective
 from kraft.core.transitions import Cause
@@ -87,6 +88,13 @@ def _refuse_later_epochs(enter_higher_epoch: Any) -> Any:
     return wrong
 
 
+def _never_remove(join_request: Any) -> Any:
+    def wrong(replica: Replica) -> AddVoterRequest:
+        return AddVoterRequest(Voter(replica.me, replica.config.my_address), 500, ack_when_committed=False)
+
+    return wrong
+
+
 def _compare_node_ids_only(matches: Any) -> Any:
     return lambda key, other: key.node_id == other.node_id
 
@@ -118,6 +126,8 @@ QUORUM_BUGS: dict[str, PatchedFunction] = {
     "only the next epoch is plausible": PatchedFunction(elections, "enter_higher_epoch", _refuse_later_epochs),
     "every epoch is plausible": PatchedFunction(elections, "is_plausible", always(True)),
     "unknown peers are trusted": PatchedFunction(Peers, "is_unknown_peer", always(False)),
+    "a replica does not remove its former directory": PatchedFunction(joining, "join_request", _never_remove),
+    "voters add themselves again": PatchedFunction(joining, "is_to_join", always(True)),
     "directory ids are not compared": PatchedFunction(ReplicaKey, "matches", _compare_node_ids_only),
 }
 

@@ -1,6 +1,6 @@
 """Raft's properties (figure 3 of its paper), and the rules that ensure them. Section numbers are those of the paper."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from jepsen.simulation.invariants.replicas import (
     Entry,
@@ -247,6 +247,27 @@ class OneVoterAtATime:
         return None
 
 
+class OnlyLostVotersAreRemoved:
+    """A replica that adds itself to the voters removes only its former disk (KIP-1186), and an administrator what it
+    asked for: `asked` has the ids of the nodes and directories.
+    """
+
+    kinds: Sequence[str] = ("voters_changed",)
+
+    def __init__(self, replicas: Replicas, asked: Collection[tuple[int, str]]) -> None:
+        self._replicas = replicas
+        self._asked = asked
+
+    def observe(self, event: Event) -> str | None:
+        """Must be called before `Replicas` observes the event."""
+        replica, voters = self._replicas.replica(event), voters_of(event)
+        if replica.role != "leader" or integer(event, "offset") <= replica.voters_offset:
+            return None
+        removed = [voter for voter in replica.voters if voter not in voters]
+        wrong = [voter for voter in removed if voter not in self._asked and voter not in self._replicas.lost]
+        return f"{event.host} removes {wrong}, with intact disks" if wrong else None
+
+
 class NoElectionWithoutFaults:
     """Without faults, a leader keeps leading (KIP-996, and Raft's dissertation, section 9.6).
 
@@ -322,8 +343,12 @@ class EpochsBeginWithCandidates:
         return f"{event.host} is the first in epoch {epoch} after {before}, and does not stand for election in it"
 
 
-def raft_invariants(replicas: Replicas) -> list[Invariant]:
-    """All invariants of one simulation, whose replicas are `replicas`."""
+def raft_invariants(replicas: Replicas, asked_removals: Collection[tuple[int, str]] | None = None) -> list[Invariant]:
+    """All invariants of one simulation, whose replicas are `replicas`.
+
+    `asked_removals` are the voters that an administrator has asked to remove, or None if their removal is not checked.
+    """
+    of_removals = [] if asked_removals is None else [OnlyLostVotersAreRemoved(replicas, asked_removals)]
     return [
         # These compare an event with the state before it.
         EpochsNeverGoBack(replicas),
@@ -333,6 +358,7 @@ def raft_invariants(replicas: Replicas) -> list[Invariant]:
         CommitsNeverChange(replicas),
         CommitsAreHeldByMajorities(replicas),
         OneVoterAtATime(replicas),
+        *of_removals,
         replicas,
         # These compare an event with the state after it.
         OneLeaderPerEpoch(),

@@ -65,6 +65,10 @@ class VoterAdministrator:
     flipped, also one of an entry that the node has acknowledged. If the node refuses to start, it gets an empty disk.
 
     With it, it stays one of a minority of the configured voters until it serves, even if these do not vote any more.
+
+    The nodes in `joining` add themselves to the voters (KIP-1186). The administrator may remove and add them too, but
+    `repair` waits until they have done it themselves. The leader may add such a node for some seconds after its disk
+    was lost, so the administrator counts it as a voter for that time.
     """
 
     def __init__(
@@ -74,15 +78,21 @@ class VoterAdministrator:
         founders: Sequence[str],
         configured: Sequence[str],
         node_access: NodeAccess,
+        joining: Sequence[str] = (),
     ) -> None:
         self._replicas = replicas
         self._nodes = nodes
         self._founders = founders
         self._configured = configured
         self._node_access = node_access
+        self._joining = joining
+        # The voters that were to be removed, by node id and directory id.
+        self.removals: list[tuple[int, str]] = []
         self._lost: list[ReplicaKey] = []
         self._damaged: dict[str, _Damaged] = {}
         self._empty: list[str] = []
+        # The replicas that may still be added at their own request, and the time at which their disks were lost.
+        self._in_flight: list[tuple[ReplicaKey, float]] = []
         self._busy = trio.Lock()
 
     async def change_voters(self, rng: Random) -> None:
@@ -101,7 +111,7 @@ class VoterAdministrator:
             for key in voters:
                 rest = [each for each in voters if each != key]
                 # A voter without a directory id in the log cannot be named.
-                if rest and key.directory_id and _is_minority(self._lost, rest):
+                if rest and key.directory_id and _is_minority(self._lost, self._with_joining(rest)):
                     changes.append(("remove-voter", key))
             if changes:
                 await self._change(*rng.choice(changes))
@@ -112,7 +122,7 @@ class VoterAdministrator:
             choices = self._dispensable()
             if choices:
                 name, key = rng.choice(choices)
-                self._lost.append(key)
+                self._note_loss(name, key)
                 self._empty.append(name)
                 self._node_access.lose_disk(name)
 
@@ -122,7 +132,7 @@ class VoterAdministrator:
             choices = [(name, key) for name, key in self._dispensable() if name in self._replicas.by_host]
             if choices:
                 name, key = rng.choice(choices)
-                self._lost.append(key)
+                self._note_loss(name, key)
                 self._damaged[name] = _Damaged(key, self._replicas.by_host[name].end)
                 self._node_access.damage_disk(name, rng)
 
@@ -136,11 +146,33 @@ class VoterAdministrator:
         return event.host
 
     async def repair(self) -> None:
-        """Change voters until they are the founders with their present disks."""
+        """Change voters until they are the founders and the joining nodes with their present disks."""
         async with self._busy:
             self._drop_recovered()
+            while not self._have_all_joined():
+                await trio.sleep(0.1)
             while (change := self._next_repair()) is not None:
                 await self._change(*change)
+
+    def _have_all_joined(self) -> bool:
+        """True if all joining nodes vote with their present disks, and have removed their former ones."""
+        voters = self._latest_voters()
+        return all(
+            [voter for voter in voters if voter.node_id == node_id] == [self._node_access.key_of(name)]
+            for node_id, name in self._nodes.items()
+            if name in self._joining
+        )
+
+    def _note_loss(self, name: str, key: ReplicaKey) -> None:
+        self._lost.append(key)
+        if name in self._joining:
+            self._in_flight.append((key, trio.current_time()))
+
+    def _with_joining(self, voters: Sequence[ReplicaKey], *more: ReplicaKey) -> list[ReplicaKey]:
+        """`voters`, with the lost replicas that the leader may still add, and with `more`."""
+        oldest = trio.current_time() - CHANGE_SECONDS
+        pending = [*(key for key, lost_at in self._in_flight if lost_at > oldest), *more]
+        return [*voters, *(key for key in dict.fromkeys(pending) if key not in voters)]
 
     def _drop_recovered(self) -> None:
         for name, damaged in list(self._damaged.items()):
@@ -157,9 +189,11 @@ class VoterAdministrator:
             if name in self._damaged or (name in self._configured and not self._leaves_configured(name)):
                 continue
             # A voter set without directory ids would take the new disk for the old one (KIP-853).
-            if key is not None and all(
-                ReplicaKey(key.node_id) not in view and _is_minority([*self._lost, key], view) for view in self._views()
-            ):
+            if key is None:
+                continue
+            adds_itself = [key] if name in self._joining else []
+            views = [self._with_joining(view, *adds_itself) for view in self._views()]
+            if all(ReplicaKey(key.node_id) not in view and _is_minority([*self._lost, key], view) for view in views):
                 found.append((name, key))
         return found
 
@@ -174,7 +208,8 @@ class VoterAdministrator:
 
     def _next_repair(self) -> tuple[str, ReplicaKey] | None:
         voters = self._latest_voters()
-        wanted = [key for name in self._founders if (key := self._node_access.key_of(name)) is not None]
+        names = dict.fromkeys((*self._founders, *self._joining))
+        wanted = [key for name in names if (key := self._node_access.key_of(name)) is not None]
         superfluous = [key for key in voters if not any(key.matches(each) for each in wanted)]
         missing = [key for key in wanted if not any(key.matches(each) for each in voters)]
         for key in superfluous:
@@ -190,6 +225,8 @@ class VoterAdministrator:
         return _keys(latest)
 
     async def _change(self, function: str, key: ReplicaKey) -> None:
+        if function == "remove-voter":
+            self.removals.append((key.node_id, key.directory_id))
         give_up = trio.current_time() + CHANGE_SECONDS
         with trio.move_on_at(give_up):
             await self._node_access.change(function, self._nodes[key.node_id], key, give_up)

@@ -36,6 +36,8 @@ _TIMEOUTS_MS: Final[Sequence[Mapping[str, int]]] = (
 )
 NO_SNAPSHOTS: Final = 1e9
 _SNAPSHOT_SECONDS: Final = (1.0, 5.0, 30.0, NO_SNAPSHOTS)
+# How often replicas add themselves to the voters.
+_AUTO_JOIN_SHARE: Final = 0.4
 # The time without faults at the end of a run, in which the quorum must not elect.
 PEACE_SECONDS: Final = 10.0
 
@@ -60,7 +62,8 @@ class _Member:
 class QuorumSubject:
     """`voters` of the `replicas` are the first voters, and the others may be added.
 
-    The timeouts, and the mean time between two snapshots of a node, are drawn by the seed unless they are given.
+    The timeouts, the mean time between two snapshots of a node, and whether replicas add themselves to the voters
+    (KIP-1186), are drawn by the seed unless they are given.
     """
 
     def __init__(
@@ -70,10 +73,11 @@ class QuorumSubject:
         replicas: int,
         timeouts_ms: Mapping[str, int] | None = None,
         snapshot_seconds: float | None = None,
+        auto_join: bool | None = None,
     ) -> None:
-        self.simulation = simulation
-        self.replicas = Replicas()
+        self.simulation, self.replicas = simulation, Replicas()
         rng = simulation.rng("subject")
+        self._auto_join = simulation.rng("auto-join").random() < _AUTO_JOIN_SHARE if auto_join is None else auto_join
         self._members = {f"n{node_id}": _Member(node_id, f"n{node_id}") for node_id in range(1, replicas + 1)}
         self._founders = VoterSet(tuple(member.voter for member in list(self._members.values())[:voters]))
         timeouts_ms = rng.choice(_TIMEOUTS_MS) if timeouts_ms is None else timeouts_ms
@@ -89,12 +93,17 @@ class QuorumSubject:
         self.members = QuorumMembers(
             lambda: CLUSTER_ID, names, list(self._members), RAFT_PORT, self.replicas, self.key_of, True
         )
-        self.administrator = VoterAdministrator(self.replicas, names, list(self._members)[:voters], [], self)
+        self.administrator = self._make_administrator(names, voters)
         self.topic_administrator = None
         simulation.trace.listeners.append(self._replace_disk)
 
+    def _make_administrator(self, names: Mapping[int, str], voters: int) -> VoterAdministrator:
+        joining = list(self._members) if self._auto_join else []
+        return VoterAdministrator(self.replicas, names, list(self._members)[:voters], [], self, joining)
+
     def invariants(self) -> Sequence[Invariant]:
-        return [*process_invariants(self.simulation.hosts), *raft_invariants(self.replicas)]
+        removals = self.administrator.removals if self._auto_join else None
+        return [*process_invariants(self.simulation.hosts), *raft_invariants(self.replicas, removals)]
 
     async def prepare(self) -> None:
         await self.cluster.wait_serving()
@@ -180,7 +189,7 @@ class QuorumSubject:
         def make(env: Env) -> RegisterNode:
             is_founder = member.voter in self._founders.voters
             others = tuple(each.voter.address for each in self._members.values() if each is not member)
-            config = QuorumConfig(member.key, member.voter.address, others, **timeouts_ms)
+            config = QuorumConfig(member.key, member.voter.address, others, auto_join=self._auto_join, **timeouts_ms)
             driver = RaftNodeConfig(config, CLUSTER_ID, self._founders if is_founder else VoterSet())
             return RegisterNode(env, RegisterNodeConfig(driver, member.name, snapshot_seconds))
 

@@ -12,7 +12,8 @@ import trio
 
 from jepsen.workloads.registers import OK, REFUSED, UNKNOWN
 from kraft.core import Voter
-from kraft.core.messages import AddVoterRequest, Error, RemoveVoterRequest
+from kraft.core.joining import JoinRequest
+from kraft.core.messages import AddVoterRequest, CurrentLeader, Error, RemoveVoterRequest, VoterChangeResponse
 from kraft.core.voters import ReplicaKey
 from kraft.env import Env, FsyncFailed
 from kraft.frames import Frames, PeerConnectionLost
@@ -87,6 +88,7 @@ class RegisterNode:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         self._quorum = await RaftNode.open(self._env, DIRECTORY, self._config.driver)
         self._quorum.register(self._registers)
+        self._quorum.join_by(self._request_to_join)
         async with trio.open_nursery() as nursery:
             await nursery.start(self._listen, self._quorum.serve, RAFT_PORT)
             await nursery.start(self._quorum.run)
@@ -134,6 +136,12 @@ class RegisterNode:
             case ["remove-voter", _, node_id, directory_id, _, _]:
                 key = ReplicaKey(node_id, directory_id)
                 return await self._change_voters(RemoveVoterRequest(key, CHANGE_TIMEOUT_MS))
+            case ["join", _, node_id, directory_id, address]:
+                voter = Voter(ReplicaKey(node_id, directory_id), address)
+                return await self._change_voters(AddVoterRequest(voter, CHANGE_TIMEOUT_MS, ack_when_committed=False))
+            case ["leave", _, node_id, directory_id, _]:
+                key = ReplicaKey(node_id, directory_id)
+                return await self._change_voters(RemoveVoterRequest(key, CHANGE_TIMEOUT_MS))
         return await self._commit(question)
 
     async def _commit(self, command: list[object]) -> tuple[str, object]:
@@ -152,6 +160,22 @@ class RegisterNode:
             return UNKNOWN, str(error)
         finally:
             del self._registers.results[offset]
+
+    async def _request_to_join(self, leader_address: str, request: JoinRequest) -> VoterChangeResponse | None:
+        """Send the request to the port for clients of the leader's host, as an administrator would."""
+        if isinstance(request, AddVoterRequest):
+            question = ["join", "", *attrs.astuple(request.voter.key), request.voter.address]
+        else:
+            question = ["leave", "", *attrs.astuple(request.key), ""]
+        try:
+            stream = await trio.open_tcp_stream(leader_address.partition(":")[0], CLIENT_PORT)
+            async with stream:
+                frames = Frames(stream)
+                await frames.send(msgpack.packb(question))
+                _, error = msgpack.unpackb(await frames.receive())
+        except (OSError, PeerConnectionLost):
+            return None
+        return VoterChangeResponse(CurrentLeader(0), Error(error))
 
     async def _change_voters(self, request: AddVoterRequest | RemoveVoterRequest) -> tuple[str, object]:
         response = await self.quorum.change_voters(request)
