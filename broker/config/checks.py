@@ -189,6 +189,10 @@ def _check_roles(config: BrokerConfigs, endpoints: Endpoints) -> None:
         _check_controller(config, endpoints)
     else:
         _require(
+            not config.controller_quorum_auto_join_enable,
+            "controller.quorum.auto.join.enable is only supported when process.roles contains the 'controller' role.",
+        )
+        _require(
             config.node_id not in voters,
             f"If process.roles contains just the 'broker' role, the node id {config.node_id} must not be included in "
             f"the set of voters {shown}",

@@ -187,6 +187,15 @@ CONTROLLER_CLIENT_EVENTS: Final = EventCatalogue(
             {"controller": "id of the controller", "reason": "why, as text"},
             lines_max=LINES_MAX,
         ),
+        "join_refused": EventKind(
+            Level.WARNING,
+            "This controller asked to become a voter, or to remove its former directory from the voters (KIP-1186). It "
+            "asks again. Reported again if the reason changes.",
+            {**_NODE, "reason": "name of the error code, with the message of the active controller"},
+            "controller {node} is not a voter of the quorum yet, and asks again (controller.quorum.auto.join.enable): "
+            "{reason}",
+            LINES_MAX,
+        ),
         "controller_registration_refused": EventKind(
             Level.DEBUG,
             "The active controller answered this controller's registration with an error. It is sent again.",

@@ -8,6 +8,7 @@ import trio
 
 from broker.controller_client.channel import ControllerChannel
 from broker.controller_client.controller_registrar import ControllerRegistrar
+from broker.controller_client.join_requests import JoinRequests
 from broker.handlers import CONTROLLER_HANDLERS
 from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
@@ -132,7 +133,10 @@ class ControllerRole:
                 await self.controller.security.remove_expired_tokens()
 
     def registrar(self, channel: ControllerChannel) -> ControllerRegistrar:
-        """The task that registers this process as a controller, over `channel`."""
+        """The task that registers this process as a controller, over `channel`.
+
+        The requests by which this controller adds itself to the voters take the same channel.
+        """
         shared = self._shared
         registration = ControllerRegistration(
             controller_id=shared.config.node_id,
@@ -143,6 +147,7 @@ class ControllerRole:
             ],
             features=REGISTERED_FEATURES,
         )
+        shared.quorum.join_by(JoinRequests(channel, shared.cluster_id, registration, shared.env.trace).send)
         return ControllerRegistrar(registration, channel, shared.loader, shared.env.trace)
 
     def connection_closed(self, connection: Connection) -> None:

@@ -374,17 +374,17 @@ def _raft_node_config(
     bootstrap = tuple(f"{host}:{port}" for host, port in config.quorum_bootstrap_servers)
     if config.is_sole_voter:
         voters, bootstrap = VoterSet((Voter(me, my_address),)), ()
-    fetch_timeout_ms = config.controller_quorum_fetch_timeout_ms
     return RaftNodeConfig(
         QuorumConfig(
             me=me,
             my_address=my_address,
             bootstrap_servers=bootstrap,
             election_timeout_ms=config.controller_quorum_election_timeout_ms,
-            fetch_timeout_ms=fetch_timeout_ms,
+            fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
             election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
             retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
-            fetch_max_wait_ms=fetch_timeout_ms // _FETCH_WAITS_PER_TIMEOUT,
+            fetch_max_wait_ms=config.controller_quorum_fetch_timeout_ms // _FETCH_WAITS_PER_TIMEOUT,
+            auto_join=config.controller_quorum_auto_join_enable,
         ),
         cluster_id,
         voters,

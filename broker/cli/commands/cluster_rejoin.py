@@ -87,8 +87,13 @@ async def _rejoin(invocation: Invocation, admin: Admin, config: KafkaConfig, pat
         present = await _format(invocation, config, cluster_id)
     await _await_observer(invocation, admin, config.node_id, present, path)
     old = _voting_directory(await _describe(admin), config.node_id)
-    if old is not None and old != present:
-        await admin.remove_raft_voter(config.node_id, old)
+    # With controller.quorum.auto.join.enable, the node may have made each of the changes itself.
+    try:
+        if old is not None and old != present:
+            await admin.remove_raft_voter(config.node_id, old)
+    except KafkaError as error:
+        if error.code is not ErrorCode.VOTER_NOT_FOUND:
+            raise
     try:
         await admin.add_raft_voter(config.node_id, present, controller_endpoints(config))
     except KafkaError as error:

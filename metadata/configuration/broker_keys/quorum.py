@@ -37,7 +37,7 @@ class QuorumConfigs(ConfigValues):
     controller_quorum_append_linger_ms = key(INT, 25, at_least(0), MEDIUM,
         "How long in ms the leader gathers records before it writes them.", takes_effect=False)
     controller_quorum_auto_join_enable = key(BOOLEAN, False, None, LOW,
-        "Whether a controller adds itself to the voters (KIP-1186).", takes_effect=False)
+        "Whether a controller that is not a voter adds itself, and removes its former directory first (KIP-1186).")
     controller_quorum_fetch_max_bytes = key(INT, MIB, at_least(1), LOW,
         "Most bytes that one fetch of the metadata log is answered with.", takes_effect=False)
     controller_quorum_fetch_snapshot_max_bytes = key(INT, MIB, at_least(1), LOW,
