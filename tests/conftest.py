@@ -16,7 +16,7 @@ from tests.support.order_of_tests import order_for_processes
 from tests.support.other_interpreter import divide_for_other_interpreter
 from tests.support.source_code import ROOT
 
-pytest_plugins = ["tests.support.examples"]
+pytest_plugins = ["tests.support.examples", "tests.support.open_clients"]
 
 FIGURE = "figure"
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from broker.client import NewTopic, SyncAdmin
+from broker.spark.clients import ADMINS, CONSUMERS, PRODUCERS, ClientPool
 from tests.support.cluster_process import ClusterProcess, new_cluster
 from tests.support.node_process import NodeProcess
 from tests.support.spark_session import spark_session
@@ -28,6 +30,17 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         node.stop()
     finally:
         node.discard()
+
+
+@pytest.fixture(autouse=True)
+def _no_idle_clients() -> Iterator[None]:
+    """Close the clients that the source and the sink keep open for later tasks:
+    they would try to reach the node of a test that has stopped.
+    """
+    yield
+    pools: tuple[ClientPool[Any], ...] = (ADMINS, CONSUMERS, PRODUCERS)
+    for pool in pools:
+        pool.close_idle(idle_s=0)
 
 
 @pytest.fixture
