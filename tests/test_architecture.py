@@ -161,6 +161,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "broker.wire",
         "kraft.env",
         "metadata.configuration",
+        "metadata.image",
         "metadata.protocol",
     ),
     "broker.server": (
@@ -245,7 +246,13 @@ PURE: dict[str, frozenset[str]] = {
         }
     ),
     "broker.quota": frozenset(),
-    "broker.share_partitions": frozenset(),
+    # They write to other brokers, and wait before the next attempt.
+    "broker.share_partitions": frozenset(
+        {
+            "broker.share_partitions.dead_letter_batch",
+            "broker.share_partitions.dead_letter_queue",
+        }
+    ),
     "broker.security.acls": frozenset(),
     "broker.security.sasl": frozenset(),
     # They fetch keys and tokens from identity providers.

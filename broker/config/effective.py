@@ -42,12 +42,16 @@ NO_REPLICAS = ThrottledReplicas()
 
 @lazy_attrs.frozen
 class TopicConfig:
-    """The settings of a topic: those of its logs, and those that the leaders of its partitions use."""
+    """The settings of a topic: those of its logs, and those that the leaders of its partitions use.
+
+    Share groups may write to it as their dead-letter topic if it `takes_dead_letters`.
+    """
 
     log: LogConfig
     min_insync_replicas: int
     throttled_as_leader: ThrottledReplicas = NO_REPLICAS
     throttled_as_follower: ThrottledReplicas = NO_REPLICAS
+    takes_dead_letters: bool = False
 
 
 @lazy_attrs.frozen
@@ -153,6 +157,7 @@ class EffectiveConfig:
                 topic.min_insync_replicas,
                 ThrottledReplicas.parse(topic.leader_replication_throttled_replicas, node_id),
                 ThrottledReplicas.parse(topic.follower_replication_throttled_replicas, node_id),
+                topic.errors_deadletterqueue_group_enable,
             )
         return config
 

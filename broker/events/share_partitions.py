@@ -14,6 +14,22 @@ _SHARE_PARTITION: Final = {
 SHARE_PARTITION_EVENTS: Final = EventCatalogue(
     "broker.share_partitions",
     {
+        "dead_letters_lost": EventKind(
+            Level.ERROR,
+            "Records that a share group has failed to process could not be copied to its dead-letter topic. They stay "
+            "in their topic, and the group passes over them.",
+            {
+                **{name: meaning for name, meaning in _SHARE_PARTITION.items() if name != "leader_epoch"},
+                "first_offset": "lowest offset of the records",
+                "last_offset": "highest offset of the records; others between them may be copied",
+                "count": "number of offsets",
+                "dead_letter_topic": "name of the dead-letter topic",
+                "error": "the failure, as text",
+            },
+            "{count} records of partition {partition} of {topic}, from offset {first_offset} to {last_offset}, have "
+            "failed for share group {group}, and are not in its dead-letter topic {dead_letter_topic}: {error}",
+            lines_max=LINES_MAX,
+        ),
         "share_partition_dropped": EventKind(
             Level.DEBUG,
             "This broker delivers no more records of the partition to the share group: another broker leads, or the "

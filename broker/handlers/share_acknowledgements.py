@@ -9,7 +9,7 @@ from broker.handlers.topic_names import topic_name
 from broker.net.completion import Completion as OwnCompletion
 from broker.server.context import BrokerContext
 from broker.server.slices import Steps
-from broker.share_partitions.share_partition import AcknowledgementBatch
+from broker.share_partitions.acknowledgement import AcknowledgementBatch
 from broker.share_partitions.share_sessions import PartitionId
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import SHARE_VERSION

@@ -72,7 +72,7 @@ class BrokerRole:
         self._groups = group_coordinator(shared, partitions, self._deadlines)
         self._transactions = self._make_transactions()
         self.shares = shares(shared, partitions, self._deadlines, channel, self._groups)
-        self._share_partitions = share_partitions(shared, partitions, self.shares.state, self._deadlines)
+        self._share_partitions = share_partitions(shared, partitions, self.shares.state, self._deadlines, channel)
         self._image_waits = self._make_image_waits()
         self._housekeeping = Housekeeping(shared.env, log_manager, partitions.high_watermark)
         cleaner_config = settings_from(CleanerConfig, shared.config)
@@ -148,7 +148,9 @@ class BrokerRole:
         self.partitions.when_log_dir_failed(self._lifecycle.log_dir_failed)
         self.partitions.start(loader.image)
         services = self._services()
-        for run in (services.producer_ids.run, services.deadlines.run, self._transactions.run, self.shares.run):
+        for run in (services.producer_ids.run, services.deadlines.run, self._transactions.run):
+            nursery.start_soon(run)
+        for run in (self.shares.run, self._share_partitions.run):
             nursery.start_soon(run)
         for runtime in services.coordinators.values():
             nursery.start_soon(runtime.run)
@@ -227,7 +229,7 @@ class BrokerRole:
     def connection_closed(self, connection: Connection) -> None:
         """Forget the telemetry state of a client that is gone, and end its share sessions."""
         self.telemetry.connection_closed(connection)
-        self._share_partitions.connection_closed(connection)
+        self._share_partitions.manager.connection_closed(connection)
 
     async def _expire_telemetry(self, scheduler: Scheduler) -> None:
         while True:
@@ -291,7 +293,7 @@ class BrokerRole:
             transactions=self._transactions.coordinator,
             transaction_markers=self._transactions.markers,
             transaction_verifier=self._transactions.verifier,
-            shares=ShareServices(self.shares.coordinator, self.shares.groups, self._share_partitions),
+            shares=ShareServices(self.shares.coordinator, self.shares.groups, self._share_partitions.manager),
             coordinators=self._coordinators(),
             deadlines=self._deadlines,
             telemetry=self.telemetry,

@@ -36,7 +36,7 @@ from broker.coordinator.transaction.verification import TransactionVerifier
 from broker.net.deadlines import Deadlines
 from broker.node.node_context import NodeContext
 from broker.replication.replica_manager import ReplicaManager
-from broker.wire.api.create_topics import CreateTopicsRequest
+from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import Compression
 from kraft import lazy_attrs
@@ -83,7 +83,7 @@ def transactions(
     """
     loader, effective, node_id = shared.loader, shared.effective, shared.config.node_id
     runtime = _transaction_runtime(shared, partitions, deadlines)
-    connections = _connections(shared, "txn", lambda: effective.config.request_timeout_ms)
+    connections = broker_connections(shared, "txn", lambda: effective.config.request_timeout_ms)
     writer = MarkerWriter(
         partitions,
         groups.runtime,
@@ -101,7 +101,8 @@ def transactions(
     return Transactions(coordinator, writer, verifier, sender, connections)
 
 
-def _connections(shared: NodeContext, purpose: str, request_timeout_ms: Callable[[], float]) -> BrokerConnections:
+def broker_connections(shared: NodeContext, purpose: str, request_timeout_ms: Callable[[], float]) -> BrokerConnections:
+    """Connections to other brokers for one purpose, which names their client id."""
     return BrokerConnections(
         f"broker-{shared.config.node_id}-{purpose}",
         shared.config.endpoints.inter_broker_listener_name,
@@ -216,7 +217,7 @@ def shares(
     coordinator = ShareCoordinator(
         _share_runtime(shared, partitions, deadlines), lambda: effective.config, partitions, shared.env.trace
     )
-    connections = _connections(
+    connections = broker_connections(
         shared, "share", lambda: min(effective.config.request_timeout_ms, _SHARE_REQUEST_TIMEOUT_MS)
     )
     state = ShareStateClient(
@@ -224,7 +225,7 @@ def shares(
         coordinator,
         lambda: shared.loader.image,
         connections,
-        partial(_create_topic, shared, channel, SHARE_GROUP_STATE),
+        partial(_create_internal_topic, shared, channel, SHARE_GROUP_STATE),
         deadlines,
         partitions.commit_staged,
         shared.env.rng,
@@ -252,10 +253,14 @@ def _share_groups(
     )
 
 
-async def _create_topic(shared: NodeContext, channel: ControllerChannel, name: str) -> ErrorCode:
-    """Has the controller create an internal topic. Returns NONE if it is there, or the error."""
+async def _create_internal_topic(shared: NodeContext, channel: ControllerChannel, name: str) -> ErrorCode:
     topic = internal_topic(name, shared.effective.config)
     assert topic is not None, "it is the topic of a coordinator"
+    return await create_topic(channel, topic)
+
+
+async def create_topic(channel: ControllerChannel, topic: CreatableTopic) -> ErrorCode:
+    """Has the controller create a topic. Returns NONE if it is there, or the error."""
     request = CreateTopicsRequest(topics=[topic], timeout_ms=_CREATION_TIMEOUT_MS)
     try:
         response = await channel.call(request, _CREATE_TOPICS_VERSION, timeout_ms=_CREATION_TIMEOUT_MS)

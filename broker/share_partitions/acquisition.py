@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import attrs
+
+from broker.net.reply import FileRange
 from metadata.protocol import ShareAcquireMode
 
 
@@ -102,3 +105,23 @@ class Acquisition:
             self.extend(last)
         else:
             self.add(first, last, delivery_count)
+
+
+@attrs.frozen
+class Limits:
+    """The limits of one fetch from a share-partition: an `Acquisition`, and the bytes of records.
+
+    With `min_one_batch`, a first batch is delivered even if it is larger than `max_bytes`.
+    """
+
+    acquisition: Acquisition
+    max_bytes: int
+    min_one_batch: bool
+
+
+@attrs.frozen
+class Delivery:
+    """Records that were acquired. Without any, others may be acquired at once: unwanted ones have been passed over."""
+
+    acquired: Sequence[AcquiredRecords] = ()
+    records: FileRange | None = None

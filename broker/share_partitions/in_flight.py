@@ -7,8 +7,8 @@ again are merged, so that the work depends on the number of different states, no
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from enum import IntEnum
-from typing import Final
+from enum import IntEnum, StrEnum
+from typing import Final, NamedTuple
 
 from broker.coordinator.share.share_state import StateBatch
 
@@ -18,8 +18,8 @@ NO_MEMBER: Final = ""
 class RecordState(IntEnum):
     """The state of a record for one share group. The share coordinator stores these numbers.
 
-    Only an AVAILABLE record can be acquired, and only an ACQUIRED record changes to another state. ACKNOWLEDGED and
-    ARCHIVED are final. ARCHIVING records wait for a copy in a dead letter queue (KIP-1191), which this version lacks.
+    Only an AVAILABLE record can be acquired. ACKNOWLEDGED and ARCHIVED are final. ARCHIVING records have failed, and
+    become ARCHIVED once they are copied to the group's dead-letter topic (KIP-1191).
     """
 
     AVAILABLE = 0
@@ -32,17 +32,36 @@ class RecordState(IntEnum):
 FINAL_STATES: Final = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 
 
+class DeadLetterCause(StrEnum):
+    """The reason for which a record has failed, in Kafka's words. They stand in the headers of dead letters."""
+
+    REJECTED = "Offset rejected by client."
+    DELIVERED_TOO_OFTEN = "Offset delivery count exceeded the threshold."
+
+
+class DeadLetters(NamedTuple):
+    """The records from `first_offset` to `last_offset`, which have failed for one reason."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    cause: DeadLetterCause
+
+
 class StateWrite:
     """Changes of state that the share coordinator has to store, in the order of their offsets.
 
     Records that are changed by an acknowledgement keep a reference to the write until it is completed: they can neither
-    be acquired nor acknowledged meanwhile. Changes by an expired lock apply at once.
+    be acquired nor acknowledged meanwhile. Other changes apply at once, also if the write fails. `dead_letters` are the
+    changed records that are copied to the dead-letter topic after the write.
     """
 
-    __slots__ = ("batches",)
+    __slots__ = ("applies_at_once", "batches", "dead_letters")
 
-    def __init__(self) -> None:
+    def __init__(self, *, applies_at_once: bool = False) -> None:
+        self.applies_at_once = applies_at_once
         self.batches: list[StateBatch] = []
+        self.dead_letters: list[DeadLetters] = []
 
     @property
     def bounds(self) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from math import inf
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import attrs
 
@@ -20,42 +20,21 @@ from broker.coordinator.share.share_state import (
     StateBatch,
 )
 from broker.net.deadlines import Deadline, Deadlines
-from broker.net.reply import FileRange
 from broker.replication.partition import Partition
-from broker.share_partitions.acquisition import AcquiredRecords, Acquisition
+from broker.share_partitions.acknowledgement import AcknowledgementBatch
+from broker.share_partitions.acquisition import Delivery, Limits
 from broker.share_partitions.batch_reading import read_batches
-from broker.share_partitions.in_flight import StateWrite
+from broker.share_partitions.dead_letter_batch import Source
+from broker.share_partitions.dead_letter_queue import DeadLetterQueue, DeadLetterWriter
+from broker.share_partitions.in_flight import DeadLetters, StateWrite
 from broker.share_partitions.settings import DeliverySettings
-from broker.share_partitions.share_partition import AcknowledgementBatch, InvalidState, SharePartition
+from broker.share_partitions.share_partition import InvalidState, SharePartition
 from broker.share_partitions.start_offset import find_start_offset
-from broker.share_partitions.state_writer import QueuedWrite, StateWriter
+from broker.share_partitions.state_writer import EXPECTED, TEMPORARY, QueuedWrite, StateWriter, client_error
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import Tracer
 
 Steps: TypeAlias = Generator[None, None, None]
-
-# The share coordinator may answer the next request: the share-partition goes on with its state in memory.
-_TEMPORARY: Final = (
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.REQUEST_TIMED_OUT,
-)
-_FENCED: Final = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH)
-_FORWARDED: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-# A group without a state is asked for by its members of before its deletion, or by clients that are no members.
-_EXPECTED: Final = (*_TEMPORARY, *_FENCED, *_FORWARDED, ErrorCode.INVALID_REQUEST)
-
-
-def client_error(error: KafkaError) -> KafkaError:
-    """The error for a client after an error of the share coordinator, as in Kafka."""
-    code, message = error.code, str(error)
-    if code in _TEMPORARY:
-        return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
-    if code in _FENCED:
-        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
-    return error if code in _FORWARDED else KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
 
 class Waiter(Protocol):
@@ -88,27 +67,8 @@ class LeaderContext:
     wall_ms: Callable[[], int]
     drop: Callable[["LedSharePartition", KafkaError], None]
     trace: Tracer
+    dead_letters: DeadLetterWriter
     counts: DeliveryCounts = attrs.field(factory=DeliveryCounts)
-
-
-@attrs.frozen
-class Limits:
-    """The limits of one fetch from a share-partition: an `Acquisition`, and the bytes of records.
-
-    With `min_one_batch`, a first batch is delivered even if it is larger than `max_bytes`.
-    """
-
-    acquisition: Acquisition
-    max_bytes: int
-    min_one_batch: bool
-
-
-@attrs.frozen
-class Delivery:
-    """Records that were acquired. Without any, others may be acquired at once: unwanted ones have been passed over."""
-
-    acquired: Sequence[AcquiredRecords] = ()
-    records: FileRange | None = None
 
 
 class LedSharePartition:
@@ -118,7 +78,18 @@ class LedSharePartition:
     partition for all of them: most would be notified in vain of records that the first one acquires.
     """
 
-    __slots__ = ("_context", "_deadline", "_writer", "error", "key", "leader_epoch", "partition", "state", "waiters")
+    __slots__ = (
+        "_context",
+        "_dead_letters",
+        "_deadline",
+        "_writer",
+        "error",
+        "key",
+        "leader_epoch",
+        "partition",
+        "state",
+        "waiters",
+    )
 
     def __init__(self, key: SharePartitionKey, partition: Partition, context: LeaderContext) -> None:
         self.key = key
@@ -130,11 +101,13 @@ class LedSharePartition:
         self._context = context
         self._deadline: Deadline | None = None
         self._writer = StateWriter(self._store, self._written)
+        source = Source(key.group_id, partition, self.leader_epoch)
+        self._dead_letters = DeadLetterQueue(source, context.dead_letters, self._archive)
 
     @property
     def is_idle(self) -> bool:
-        """True if no write is under way."""
-        return self._writer.is_idle
+        """True if no write is under way, neither of states nor of dead letters."""
+        return self._writer.is_idle and self._dead_letters.is_idle
 
     def trace(self, kind: str, **fields: object) -> None:
         """Trace an event of this share-partition."""
@@ -181,11 +154,12 @@ class LedSharePartition:
             self._fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
             return
         self.trace("share_partition_loaded", start_offset=self.state.start_offset)
+        self._dead_letters.add(self.state.unfinished_dead_letters())
         self._notify()
 
     def _fail(self, error: KafkaError) -> None:
         """Stop after an error of the share coordinator. Those that other brokers or clients cause are no failures."""
-        if error.code not in _EXPECTED:
+        if error.code not in EXPECTED:
             self.trace("share_partition_failed", error=f"{error.code.name}: {error}")
         self._context.drop(self, client_error(error))
 
@@ -196,6 +170,7 @@ class LedSharePartition:
         self.partition.waiters.for_high_watermark.pop(self, None)
         self._schedule_expiry()
         self._writer.fail_queued(error)
+        self._dead_letters.close()
         self._notify()
 
     # Delivering
@@ -287,7 +262,10 @@ class LedSharePartition:
 
     def release(self, member_id: str) -> Completion[None]:
         """Release the records of a member whose session has ended. Completes after all its writes."""
-        write = None if self.state is None else self.state.release(member_id)
+        write = None
+        if self.state is not None:
+            self.state.settings = self._context.settings(self.key.group_id)
+            write = self.state.release(member_id)
         return self._writer.drained() if write is None else self._writer.add(write)
 
     def _store(self, batches: tuple[StateBatch, ...]) -> Completion[None]:
@@ -306,14 +284,21 @@ class LedSharePartition:
     def _written(self, writes: Sequence[QueuedWrite], error: KafkaError | None) -> KafkaError | None:
         if self.state is not None:
             for queued in writes:
-                self.state.complete(queued.write, is_stored=error is None)
+                self._dead_letters.add(self.state.complete(queued.write, is_stored=error is None))
             self._schedule_expiry()
             self._notify()
         if error is None:
             return None
-        if error.code not in _TEMPORARY:
+        if error.code not in TEMPORARY:
             self._fail(error)
         return client_error(error)
+
+    def _archive(self, letters: Sequence[DeadLetters]) -> None:
+        """Finish records that were dead letters, and are copied or given up."""
+        write = None if self.state is None else self.state.archive(letters)
+        if write is not None:
+            self._writer.add(write)
+            self._notify()
 
     # Locks
 
@@ -337,6 +322,7 @@ class LedSharePartition:
         self._deadline = None
         if self.state is None:
             return
+        self.state.settings = self._context.settings(self.key.group_id)
         write = self.state.expire_locks(max(expiry_ms, self._context.now_ms()))
         self._schedule_expiry()
         if write is not None:

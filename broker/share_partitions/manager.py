@@ -8,9 +8,11 @@ from broker.coordinator.share.share_state import SharePartitionKey, ShareStateSt
 from broker.net.deadlines import Deadlines
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
+from broker.share_partitions.acknowledgement import AcknowledgementBatch
+from broker.share_partitions.dead_letter_queue import DeadLetterWriter
 from broker.share_partitions.led_partition import DeliveryCounts, LeaderContext, LedSharePartition, Steps
 from broker.share_partitions.settings import DeliverySettings
-from broker.share_partitions.share_partition import AcknowledgementBatch, SharePartition
+from broker.share_partitions.share_partition import SharePartition
 from broker.share_partitions.share_sessions import PartitionId, ShareSession, ShareSessions
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import Tracer
@@ -32,11 +34,12 @@ class SharePartitionManager:
         now_ms: Callable[[], float],
         wall_ms: Callable[[], int],
         trace: Tracer,
+        dead_letters: DeadLetterWriter,
     ) -> None:
         self.sessions = ShareSessions()
         self.settings = settings
         self._partitions = partitions
-        self._context = LeaderContext(store, deadlines, settings, now_ms, wall_ms, self._drop, trace)
+        self._context = LeaderContext(store, deadlines, settings, now_ms, wall_ms, self._drop, trace, dead_letters)
         self._by_group: dict[str, dict[PartitionId, LedSharePartition]] = {}
         self._by_partition: dict[PartitionId, dict[str, LedSharePartition]] = {}
         partitions.when_led(self.leadership_changed)
@@ -55,6 +58,10 @@ class SharePartitionManager:
     @property
     def counts(self) -> DeliveryCounts:
         return self._context.counts
+
+    @property
+    def dead_letters(self) -> DeadLetterWriter:
+        return self._context.dead_letters
 
     def led(self, group_id: str, partition_id: PartitionId, finish_later: Callable[[Steps], None]) -> LedSharePartition:
         """The share-partition, which is loaded if it is new; `finish_later` takes steps in a task.

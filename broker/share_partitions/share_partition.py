@@ -16,34 +16,26 @@ are then available again, with the delivery count that was stored last. As in Ka
 often than the limit says.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Sequence
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker.coordinator.share.share_state import StateBatch
+from broker.share_partitions.acknowledgement import STATE_AFTER, AcknowledgementBatch
 from broker.share_partitions.acquisition import Acquisition, FetchedBatch
-from broker.share_partitions.in_flight import InFlightRange, InFlightRecords, RecordState, StateWrite
+from broker.share_partitions.in_flight import (
+    DeadLetterCause,
+    DeadLetters,
+    InFlightRange,
+    InFlightRecords,
+    RecordState,
+    StateWrite,
+)
 from broker.share_partitions.settings import DeliverySettings
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.protocol import AcknowledgeType
 
-_STATE_AFTER: Final = {
-    AcknowledgeType.GAP: RecordState.ARCHIVED,
-    AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED,
-    AcknowledgeType.RELEASE: RecordState.AVAILABLE,
-    AcknowledgeType.REJECT: RecordState.ARCHIVED,
-}
 _STATES: Final = frozenset(RecordState)
-_ACKNOWLEDGE_TYPES: Final = frozenset(AcknowledgeType)
-
-
-class AcknowledgementBatch(NamedTuple):
-    """The records from `first_offset` to `last_offset`, with one `AcknowledgeType` for all or one for each offset."""
-
-    first_offset: int
-    last_offset: int
-    types: Sequence[int]
 
 
 class InvalidState(Exception):
@@ -81,8 +73,6 @@ class SharePartition:
         state = RecordState(state_id)
         if state is RecordState.ACQUIRED:
             state = RecordState.AVAILABLE  # the lock has ended with its leader
-        elif state is RecordState.ARCHIVING:
-            state = RecordState.ARCHIVED
         self._records.add(InFlightRange(first, last, state, count))
         self.end_offset = last + 1
 
@@ -175,7 +165,7 @@ class SharePartition:
                 return
             if not records.is_available:
                 continue
-            careful_count = self._careful_count(records)
+            careful_count = self.settings.careful_count(records.delivery_count, records.batch_records)
             if acquisition.count and (careful_count == 1 or bool(careful_count) != bool(careful_left)):
                 acquisition.stop()
                 return
@@ -193,18 +183,6 @@ class SharePartition:
                     acquisition.stop()
         if careful_left:
             acquisition.stop()
-
-    def _careful_count(self, records: InFlightRange) -> int:
-        """The number of records to deliver, and no others with them; 0 if they have not failed often.
-
-        The parts get smaller with each delivery, and the last delivery is that of a single record.
-        """
-        count, limit = records.delivery_count, self.settings.delivery_count_limit
-        if count < self.settings.careful_from:
-            return 0
-        if count >= limit - 1:
-            return 1
-        return max(1, records.batch_records >> (count - self.settings.careful_from + 1))
 
     def _acquire_new(self, fetched: Sequence[FetchedBatch], acquisition: Acquisition, locked_until_ms: float) -> None:
         """Acquire records that were never delivered, while the limit of records in flight is not reached."""
@@ -253,21 +231,19 @@ class SharePartition:
         return write if write.batches else None
 
     def _acknowledge_batch(self, member_id: str, batch: AcknowledgementBatch, write: StateWrite, now_ms: float) -> None:
-        unknown = next((kind for kind in batch.types if kind not in _ACKNOWLEDGE_TYPES), None)
-        if unknown is not None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid acknowledge type: {unknown}")
+        batch.check_types()
         if batch.last_offset < self.start_offset:
             return
         if batch.last_offset >= self.end_offset:
             code = ErrorCode.INVALID_REQUEST if len(self._records) else ErrorCode.INVALID_RECORD_STATE
             raise KafkaError(code, "Batch record not found. The last offset in request is past acquired records.")
         self._check_held(member_id, max(batch.first_offset, self.start_offset), batch.last_offset)
-        for first, last, kind in _runs(batch, self.start_offset):
+        for first, last, kind in batch.runs(self.start_offset):
             if kind is AcknowledgeType.RENEW:
                 self._renew(first, last, now_ms)
             else:
                 for records in self._records.isolate(first, last):
-                    self._begin_change(records, _STATE_AFTER[kind], write)
+                    self._begin_change(records, STATE_AFTER[kind], write)
 
     def _check_held(self, member_id: str, first: int, last: int) -> None:
         """Raise KafkaError INVALID_RECORD_STATE unless the member holds all records between these offsets."""
@@ -291,14 +267,29 @@ class SharePartition:
 
     def _begin_change(self, records: InFlightRange, state: RecordState, write: StateWrite) -> None:
         """Change the state of acquired records, subject to the write."""
-        self._records.change_state(records, self._state_for(records, state))
+        self._change(records, state, write)
         records.pending = write
+
+    def _change(self, records: InFlightRange, state: RecordState, write: StateWrite) -> None:
+        """Change the state of acquired records. Those that have failed become dead letters after the write."""
+        self._records.change_state(records, self._state_for(records, state))
         write.add(records)
+        if records.state is RecordState.ARCHIVING:
+            rejected = state is RecordState.ARCHIVING
+            cause = DeadLetterCause.REJECTED if rejected else DeadLetterCause.DELIVERED_TOO_OFTEN
+            write.dead_letters.append(DeadLetters(records.first, records.last, records.delivery_count, cause))
 
     def _state_for(self, records: InFlightRange, state: RecordState) -> RecordState:
-        """The state after a release is ARCHIVED if the records were delivered as often as the limit allows."""
+        """The state after a release is ARCHIVING if the records were delivered as often as the limit allows.
+
+        Without a dead-letter topic, records that have failed are ARCHIVED at once.
+        """
         is_spent = records.delivery_count >= self.settings.delivery_count_limit
-        return RecordState.ARCHIVED if state is RecordState.AVAILABLE and is_spent else state
+        if state is RecordState.AVAILABLE and is_spent:
+            state = RecordState.ARCHIVING
+        if state is RecordState.ARCHIVING and not self.settings.dead_letter_topic:
+            state = RecordState.ARCHIVED
+        return state
 
     def release(self, member_id: str) -> StateWrite | None:
         """Release all records that a member holds, because its share session has ended. None if it holds none."""
@@ -315,15 +306,14 @@ class SharePartition:
         """
         if now_ms < self._earliest_lock_ms:
             return None
-        write = StateWrite()
+        write = StateWrite(applies_at_once=True)
         self._earliest_lock_ms = inf
         for records in self._records:
             if not records.is_acquired:
                 continue
             if records.locked_until_ms <= now_ms:
-                self._records.change_state(records, self._state_for(records, RecordState.AVAILABLE))
+                self._change(records, RecordState.AVAILABLE, write)
                 records.unlock()
-                write.add(records)
             else:
                 self._earliest_lock_ms = min(self._earliest_lock_ms, records.locked_until_ms)
         if not write.batches:
@@ -332,17 +322,21 @@ class SharePartition:
         self._advance_start_offset()
         return write
 
-    def complete(self, write: StateWrite, *, is_stored: bool) -> None:
-        """Apply the changes of a write that the share coordinator has stored, or take them back."""
+    def complete(self, write: StateWrite, *, is_stored: bool) -> Sequence[DeadLetters]:
+        """Apply the changes of a write that the share coordinator has stored, or take them back.
+
+        Returns the records to be copied to the dead-letter topic now; call `archive` once they are.
+        """
         if not is_stored:
             self._roll_back(write)
-            return
+            return write.dead_letters if write.applies_at_once else ()
         first, last = write.bounds
         for records in self._records.overlapping(first, last):
             if records.pending is write:
                 records.unlock()
         self._records.merge(first, last)
         self._advance_start_offset()
+        return write.dead_letters
 
     def _roll_back(self, write: StateWrite) -> None:
         """Give changed records back to their member, until their lock expires."""
@@ -355,6 +349,35 @@ class SharePartition:
                 records.pending = None
                 self._earliest_lock_ms = min(self._earliest_lock_ms, records.locked_until_ms)
         self._records.merge(first, last)
+
+    # Dead letters
+
+    def unfinished_dead_letters(self) -> Sequence[DeadLetters]:
+        """The records that an earlier leader had yet to copy to the dead-letter topic. Their cause is not stored."""
+        causes = (DeadLetterCause.REJECTED, DeadLetterCause.DELIVERED_TOO_OFTEN)
+        limit = self.settings.delivery_count_limit
+        return [
+            DeadLetters(each.first, each.last, each.delivery_count, causes[each.delivery_count >= limit])
+            for each in self._records
+            if each.state is RecordState.ARCHIVING
+        ]
+
+    def archive(self, copied: Iterable[DeadLetters]) -> StateWrite | None:
+        """Finish records that are copied to the dead-letter topic, or cannot be. None if none is left.
+
+        They stay finished if the write fails; the next leader may then copy them again.
+        """
+        write = StateWrite(applies_at_once=True)
+        for letters in copied:
+            for records in self._records.isolate(letters.first_offset, letters.last_offset):
+                if records.state is RecordState.ARCHIVING:
+                    self._records.change_state(records, RecordState.ARCHIVED)
+                    write.add(records)
+        if not write.batches:
+            return None
+        self._records.merge(*write.bounds)
+        self._advance_start_offset()
+        return write
 
     # The start offset
 
@@ -373,16 +396,3 @@ class SharePartition:
         self._records.remove_leading_final()
         first = self._records.first
         self.start_offset = self.end_offset if first is None else first.first
-
-
-def _runs(batch: AcknowledgementBatch, start_offset: int) -> Iterator[tuple[int, int, AcknowledgeType]]:
-    """The parts of a batch from `start_offset` on that have one type, with their first and last offsets."""
-    if len(batch.types) == 1:
-        yield max(batch.first_offset, start_offset), batch.last_offset, AcknowledgeType(batch.types[0])
-        return
-    first = batch.first_offset
-    for kind, same in groupby(batch.types):
-        end = first + sum(1 for _ in same)
-        if end > start_offset:
-            yield max(first, start_offset), end - 1, AcknowledgeType(kind)
-        first = end

@@ -3,6 +3,7 @@
 from bisect import bisect
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import attrs
 
@@ -10,7 +11,30 @@ from broker.coordinator.runtime.completion import Completion, completed
 from broker.coordinator.share.share_state import StateBatch
 from broker.net.completion import Completion as OwnCompletion
 from broker.share_partitions.in_flight import StateWrite
-from broker.wire.errors import KafkaError
+from broker.wire.errors import ErrorCode, KafkaError
+
+# The share coordinator may answer the next request: the share-partition goes on with its state in memory.
+TEMPORARY: Final = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.REQUEST_TIMED_OUT,
+)
+_FENCED: Final = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH)
+_FORWARDED: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+# A group without a state is asked for by its members of before its deletion, or by clients that are no members.
+EXPECTED: Final = (*TEMPORARY, *_FENCED, *_FORWARDED, ErrorCode.INVALID_REQUEST)
+
+
+def client_error(error: KafkaError) -> KafkaError:
+    """The error for a client after an error of the share coordinator, as in Kafka."""
+    code, message = error.code, str(error)
+    if code in TEMPORARY:
+        return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
+    if code in _FENCED:
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
+    return error if code in _FORWARDED else KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
 
 @attrs.frozen(eq=False)

@@ -104,6 +104,11 @@ class GroupConfigs(ConfigValues):
         "Whether the group gets the records of transactions that are not committed.")
     share_renew_acknowledge_enable = key(BOOLEAN, True, None, MEDIUM,
         "Whether the group's consumers may renew their locks of records (KIP-1222).")
+    errors_deadletterqueue_topic_name = key(STRING, "", None, MEDIUM,
+        "The topic that gets the share group's rejected records and those that were delivered too often (KIP-1191); "
+        "none if empty.")
+    errors_deadletterqueue_copy_record_enable = key(BOOLEAN, False, None, MEDIUM,
+        "Whether dead letters have the key, the value and the headers of the record, or only headers that name it.")
 # fmt: on
 
 
@@ -161,7 +166,10 @@ def _bounded() -> Iterator[tuple[str, str, str]]:
 
 
 def check_group_values(broker: Values, values: Mapping[str, ConfigValue], names: Collection[str]) -> None:
-    """Raises InvalidConfig if values under these names exceed the broker's bounds, or contradict others."""
+    """Raises InvalidConfig if values under these names exceed the broker's bounds, or contradict others.
+
+    Kafka refuses names of internal topics only; whether a topic may be a dead-letter topic is decided by each write.
+    """
     for name, low, high in _bounded():
         if name in names and _integer(values[name]) < _integer(broker[low]):
             raise InvalidConfig(f"{name} must be greater than or equal to {low}")
@@ -171,6 +179,9 @@ def check_group_values(broker: Values, values: Mapping[str, ConfigValue], names:
         session, heartbeat = f"{protocol}.session.timeout.ms", f"{protocol}.heartbeat.interval.ms"
         if {session, heartbeat} & set(names) and _integer(values[session]) <= _integer(values[heartbeat]):
             raise InvalidConfig(f"{session} must be greater than {heartbeat}")
+    dead_letters = GroupConfigs.errors_deadletterqueue_topic_name.name
+    if dead_letters in names and str(values[dead_letters]).startswith("__"):
+        raise InvalidConfig(f"{dead_letters}: DLQ topic name must not start with '__'")
 
 
 def _integer(value: ConfigValue | None) -> int:

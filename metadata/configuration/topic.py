@@ -84,7 +84,7 @@ class TopicConfigs(ConfigValues):
         doc="With a remote tier, size of newer data from which on closed segments are copied; -1 takes "
         "local.retention.bytes.", takes_effect=False)
     errors_deadletterqueue_group_enable = key(BOOLEAN, False, None, MEDIUM,
-        "Whether share groups may use the topic as their dead-letter queue (KIP-1191).", takes_effect=False)
+        "Whether share groups may use the topic as their dead-letter queue (KIP-1191).")
     remote_log_copy_disable = key(BOOLEAN, False, None, MEDIUM,
         "With a remote tier, stop copying to it: what is there becomes read-only.", takes_effect=False)
     remote_log_delete_on_disable = key(BOOLEAN, False, None, MEDIUM,

@@ -18,6 +18,7 @@ from metadata.controller.decision import Decision
 from metadata.controller.delegation_tokens import CreatedToken, DelegationTokenConfig, NewDelegationToken
 from metadata.controller.elect_leaders import ElectedPartition, ElectedTopic
 from metadata.controller.feature_levels import (
+    DEAD_LETTERS_SINCE,
     DEFAULT_FEATURES,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     GROUP_VERSION,
@@ -54,6 +55,7 @@ __all__ = [
     "ACL_ENTRIES_MAX",
     "ANY_BROKER_EPOCH",
     "CONFIGS_MAX",
+    "DEAD_LETTERS_SINCE",
     "DEFAULT_FEATURES",
     "ELIGIBLE_LEADER_REPLICAS_VERSION",
     "GROUP_VERSION",

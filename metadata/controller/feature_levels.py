@@ -5,11 +5,12 @@ These levels change the behaviour of a node; the others exist for clients and to
 - eligible.leader.replicas.version 1: the controller keeps eligible leader replicas (KIP-966);
 - group.version 1: groups of the consumer protocol are served (KIP-848);
 - transaction.version 2: each transaction has an epoch of its own (KIP-890);
-- share.version 1: share groups are served (KIP-932).
+- share.version 1: share groups are served (KIP-932);
+- share.version 2: they may have dead-letter topics (KIP-1191).
 
-Metadata records have a format of their own here, which no level of metadata.version changes. Level 2 of share.version
-and level 1 of streams.version may be finalized, as `kafka-features upgrade --release-version` does. New clusters do not
-begin with them, since what they stand for is not served yet.
+Metadata records have a format of their own here, which no level of metadata.version changes. Level 1 of streams.version
+may be finalized, as `kafka-features upgrade --release-version` does. New clusters do not begin with it, since streams
+groups are not served yet.
 """
 
 from collections.abc import Mapping
@@ -35,6 +36,8 @@ TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 SHARE_VERSION: Final = "share.version"
+# The share.version from which on share groups may have dead-letter topics.
+DEAD_LETTERS_SINCE: Final = 2
 STREAMS_VERSION: Final = "streams.version"
 
 # The name of each metadata.version in Kafka's tools.
@@ -128,15 +131,16 @@ def initial_levels(metadata_version: int) -> dict[str, int]:
 
     kraft.version is always 1, since the voters are in the log. eligible.leader.replicas.version is 1 if its dependency
     allows it; Kafka does that only from 4.1-IV0 on. Without it, records are lost when the last replica in sync of a
-    partition crashes. share.version is 1, where Kafka 4.4 begins with 2, and streams.version is 0.
+    partition crashes. streams.version is 0, where Kafka begins with 1.
     """
     levels = {METADATA_VERSION: metadata_version, KRAFT_VERSION: 1}
     if FEATURE_LEVELS[GROUP_VERSION][1].metadata_version <= metadata_version:
         levels[GROUP_VERSION] = 1
     if FEATURE_LEVELS[TRANSACTION_VERSION][2].metadata_version <= metadata_version:
         levels[TRANSACTION_VERSION] = 2
-    if FEATURE_LEVELS[SHARE_VERSION][1].metadata_version <= metadata_version:
-        levels[SHARE_VERSION] = 1
+    for level, known in FEATURE_LEVELS[SHARE_VERSION].items():
+        if known.metadata_version <= metadata_version:
+            levels[SHARE_VERSION] = level
     if missing_dependency(ELIGIBLE_LEADER_REPLICAS_VERSION, 1, levels) is None:
         levels[ELIGIBLE_LEADER_REPLICAS_VERSION] = 1
     return levels

@@ -30,7 +30,7 @@ def test_a_new_cluster_starts_with_its_feature_levels() -> None:
         "group.version": 1,
         "eligible.leader.replicas.version": 1,
         "transaction.version": 2,
-        "share.version": 1,
+        "share.version": 2,
     }
 
 

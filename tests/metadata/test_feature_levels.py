@@ -43,7 +43,7 @@ def test_new_clusters_start_at_kafka_4_4_with_the_served_features() -> None:
         "group.version": 1,
         "eligible.leader.replicas.version": 1,
         "transaction.version": 2,
-        "share.version": 1,
+        "share.version": 2,
     }
 
 

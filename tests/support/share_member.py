@@ -24,23 +24,31 @@ from tests.support.wire_client import WireClient, only
 
 VERSION = 2
 GROUP = "group"
+LEVEL_MAX = 2
 _UPGRADE = 1
+_SAFE_DOWNGRADE = 2
 _LOAD_MS = 5_000
 # The first and last offset, and the types of the acknowledgement.
 Acknowledged = tuple[int, int, list[int]]
 
 
-async def enable_share_groups(client: WireClient, level: int = 1) -> None:
-    """Finalize a level of share.version."""
-    update = FeatureUpdateKey(feature="share.version", max_version_level=level, upgrade_type=_UPGRADE if level else 2)
+async def enable_share_groups(client: WireClient, level: int = 2) -> None:
+    """Finalize a level of share.version, which may be lower than before."""
+    kind = _UPGRADE if level == LEVEL_MAX else _SAFE_DOWNGRADE
+    update = FeatureUpdateKey(feature="share.version", max_version_level=level, upgrade_type=kind)
     response = await client.call(UpdateFeaturesRequest(feature_updates=[update], timeout_ms=5_000), 1)
     assert [each.error_code for each in response.results] == [0]
 
 
 async def set_group_config(client: WireClient, name: str, value: str) -> None:
     """Set a config of the group."""
+    await set_config(client, ConfigResourceType.GROUP, GROUP, name, value)
+
+
+async def set_config(client: WireClient, kind: ConfigResourceType, resource_name: str, name: str, value: str) -> None:
+    """Set a config of a resource."""
     config = AlterableConfig(name=name, config_operation=ConfigOperation.SET, value=value)
-    resource = AlterConfigsResource(resource_type=ConfigResourceType.GROUP, resource_name=GROUP, configs=[config])
+    resource = AlterConfigsResource(resource_type=kind, resource_name=resource_name, configs=[config])
     response = await client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     assert only(response.responses).error_code == 0
 

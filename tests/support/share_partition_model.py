@@ -1,7 +1,7 @@
 """Random histories of a share-partition beside a list of records, each with its state (KIP-932).
 
-The history plays the log, the members, the share coordinator and changes of the leader. After each step it compares the
-share-partition with the list, and raises AssertionError where they differ.
+The history plays the log, the members, the share coordinator, the dead-letter topic (KIP-1191) and changes of the
+leader. After each step it compares the share-partition with the list, and raises AssertionError where they differ.
 """
 
 import random
@@ -11,21 +11,26 @@ from itertools import pairwise
 import attrs
 
 from broker.coordinator.share.share_state import StateBatch
+from broker.share_partitions.acknowledgement import AcknowledgementBatch
 from broker.share_partitions.acquisition import Acquisition, FetchedBatch
-from broker.share_partitions.in_flight import FINAL_STATES, RecordState, StateWrite
+from broker.share_partitions.in_flight import FINAL_STATES, DeadLetterCause, DeadLetters, RecordState, StateWrite
 from broker.share_partitions.settings import DeliverySettings
-from broker.share_partitions.share_partition import AcknowledgementBatch, SharePartition
+from broker.share_partitions.share_partition import SharePartition
 from broker.wire.errors import KafkaError
 from metadata.protocol import AcknowledgeType, ShareAcquireMode
 
 MEMBERS = ("anna", "ben", "cleo")
 LOCK_MS = 1000
 SETTINGS = DeliverySettings(delivery_count_limit=4, record_lock_duration_ms=LOCK_MS, record_locks_max=60)
+WITH_DEAD_LETTERS = attrs.evolve(SETTINGS, dead_letter_topic="dlq.topic")
 
 
 @attrs.define
 class ListedRecord:
-    """The state of one record for the group. `stored` is the state and delivery count that the coordinator has."""
+    """The state of one record for the group. `stored` is the state and delivery count that the coordinator has.
+
+    `cause` is the reason for which it is to become a dead letter, as far as this leader knows.
+    """
 
     is_aborted: bool
     state: RecordState = RecordState.AVAILABLE
@@ -35,6 +40,7 @@ class ListedRecord:
     write: StateWrite | None = None
     writing: dict[StateWrite, tuple[RecordState, int]] = attrs.field(factory=dict)
     stored: tuple[RecordState, int] = (RecordState.AVAILABLE, 0)
+    cause: DeadLetterCause | None = None
 
 
 @attrs.define
@@ -43,6 +49,7 @@ class History:
 
     rng: random.Random
     partition_class: type[SharePartition] = SharePartition
+    settings: DeliverySettings = SETTINGS
     batches: list[FetchedBatch] = attrs.field(factory=list)
     records: dict[int, ListedRecord] = attrs.field(factory=dict)
     now_ms: float = 0
@@ -51,10 +58,11 @@ class History:
     stored_start: int = 0
     stored_batches: dict[int, tuple[int, int]] = attrs.field(factory=dict)
     writes: deque[StateWrite] = attrs.field(factory=deque)
+    dead_letters: list[DeadLetters] = attrs.field(factory=list)
     partition: SharePartition = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.partition = self.partition_class(SETTINGS, 0, 0)
+        self.partition = self.partition_class(self.settings, 0, 0)
 
     def run(self, steps: int) -> None:
         step_kinds = (
@@ -66,6 +74,7 @@ class History:
             (self.end_session, 1),
             (self.delete_records, 1),
             (self.change_leader, 1),
+            (self.copy_dead_letters, 3),
         )
         kinds, weights = zip(*step_kinds, strict=True)
         for step in self.rng.choices(kinds, weights, k=steps):
@@ -151,8 +160,11 @@ class History:
             record.state = RecordState.ACKNOWLEDGED
         elif kind is AcknowledgeType.RELEASE and record.delivery_count < SETTINGS.delivery_count_limit:
             record.state = RecordState.AVAILABLE
-        else:
+        elif kind is AcknowledgeType.GAP or not self.settings.dead_letter_topic:
             record.state = RecordState.ARCHIVED
+        else:
+            record.state, is_rejected = RecordState.ARCHIVING, kind is AcknowledgeType.REJECT
+            record.cause = DeadLetterCause.REJECTED if is_rejected else DeadLetterCause.DELIVERED_TOO_OFTEN
         record.writing[write] = (record.state, record.delivery_count)
         if is_immediate:
             record.member_id = ""
@@ -170,7 +182,7 @@ class History:
         assert 0 <= complete_count <= self.partition.in_flight_count
         if is_stored:
             self._store(start_offset, write)
-        self.partition.complete(write, is_stored=is_stored)
+        self.dead_letters += self.partition.complete(write, is_stored=is_stored)
         for record in self.records.values():
             if record.write is write:
                 record.write = None
@@ -178,6 +190,22 @@ class History:
                     record.state = RecordState.ACQUIRED
                 else:
                     record.member_id = ""
+
+    def copy_dead_letters(self) -> None:
+        """The dead-letter topic gets the records that are to be copied, one after the other."""
+        while self.dead_letters:
+            letters = self.dead_letters.pop(self.rng.randrange(len(self.dead_letters)))
+            write = self.partition.archive([letters])
+            for offset in range(letters.first_offset, letters.last_offset + 1):
+                record = self.records.get(offset)
+                if record is not None and offset >= self.log_start:
+                    assert record.state is RecordState.ARCHIVING, "only records that have failed are copied"
+                    assert (record.delivery_count, record.cause) == letters[2:]
+                    assert write is not None
+                    record.state = RecordState.ARCHIVED
+                    record.writing[write] = (record.state, record.delivery_count)
+            if write is not None:
+                self.writes.append(write)
 
     def _store(self, start_offset: int, write: StateWrite) -> None:
         self.stored_start = max(start_offset, self.stored_start)
@@ -231,10 +259,15 @@ class History:
             self._store(self.partition.start_offset, self.writes.popleft())
         self.writes.clear()
         batches = [StateBatch(offset, offset, *each) for offset, each in self.stored_batches.items()]
-        self.partition = self.partition_class(SETTINGS, 0, self.stored_start, batches)
+        self.partition = self.partition_class(self.settings, 0, self.stored_start, batches)
         self.partition.move_log_start(self.log_start)
-        for record in self.records.values():
+        self.dead_letters = [*self.partition.unfinished_dead_letters()]
+        for offset, record in self.records.items():
             record.state, record.delivery_count = record.stored
+            if offset < self.stored_start and not record.is_aborted:
+                record.state = RecordState.ARCHIVED  # it was finished, and only its state was not stored yet
+            is_spent = record.delivery_count >= SETTINGS.delivery_count_limit
+            record.cause = DeadLetterCause.DELIVERED_TOO_OFTEN if is_spent else DeadLetterCause.REJECTED
             record.write, record.member_id = None, ""
             record.writing.clear()
 
@@ -272,7 +305,8 @@ class History:
     def finish(self) -> None:
         """All members accept what they get: in the end, the group has finished every record."""
         for _ in range(10_000):
-            while self.writes:
+            while self.writes or self.dead_letters:
+                self.copy_dead_letters()
                 self.store_one()
             if self.partition.start_offset >= self.log_end:
                 break

@@ -25,7 +25,7 @@ from broker.wire.uuids import encode_uuid, new_uuid
 
 NO_SHARE_GROUPS: Final = (
     "the cluster has no share groups: the feature share.version has to be at level 1 or higher; "
-    "`kraft features upgrade share.version=1` raises it"
+    "`kraft features upgrade share.version=2` raises it"
 )
 _NO_TOPICS: Final[frozenset[str]] = frozenset()
 

@@ -9,8 +9,8 @@ from broker.handlers.authorization import check
 from broker.handlers.topic_names import topic_name
 from broker.server.context import BrokerContext
 from broker.server.slices import Steps
-from broker.share_partitions.acquisition import Acquisition
-from broker.share_partitions.led_partition import Delivery, LedSharePartition, Limits
+from broker.share_partitions.acquisition import Acquisition, Delivery, Limits
+from broker.share_partitions.led_partition import LedSharePartition
 from broker.share_partitions.share_sessions import PartitionId
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.protocol import AclOperation, ResourceType, ShareAcquireMode

@@ -47,3 +47,22 @@ ACKNOWLEDGEMENTS: Final = counter(
     labels=("ack_type",),
     mbean=f"{_GROUPS},name=RecordAcknowledgementsPerSec,ackType=*",
 )
+DEAD_LETTERS: Final = counter(
+    "kafka_server_sharegroupmetrics_deadletterqueuerecordcount_total",
+    "Records that were copied to the dead-letter topic of their share group",
+    labels=("group",),
+    mbean=f"{_GROUPS},name=DeadLetterQueueRecordCount,group=*",
+)
+DEAD_LETTER_REQUESTS: Final = counter(
+    "kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests_total",
+    "Produce requests to dead-letter topics, by share group",
+    labels=("group",),
+    mbean=f"{_GROUPS},name=DeadLetterQueueTotalProduceRequestsPerSec,group=*",
+)
+DEAD_LETTER_FAILURES: Final = counter(
+    "kafka_server_sharegroupmetrics_deadletterqueuefailedproducerequests_total",
+    "Times that records of a share group were archived without a dead letter, after all attempts to write it have "
+    "failed",
+    labels=("group",),
+    mbean=f"{_GROUPS},name=DeadLetterQueueFailedProduceRequestsPerSec,group=*",
+)

@@ -29,6 +29,10 @@ class SharePartitionCollector:
             shares.ACKNOWLEDGEMENTS,
             [Sample((kind.name.capitalize(),), counts.acknowledged[kind]) for kind in _TYPES],
         )
+        dead = list(self._manager.dead_letters.counts.items())
+        yield shares.DEAD_LETTERS, [Sample((group,), each.records) for group, each in dead]
+        yield shares.DEAD_LETTER_REQUESTS, [Sample((group,), each.requests) for group, each in dead]
+        yield shares.DEAD_LETTER_FAILURES, [Sample((group,), each.failed_requests) for group, each in dead]
 
     def _in_flight_records(self) -> Iterator[Sample]:
         for labels, state in self._manager.loaded_states():

@@ -136,10 +136,9 @@ class CoordinatorConfigs(ConfigValues):
         "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager", None, MEDIUM,
         "The class that writes to the dead-letter queues of share groups.", internal=True, takes_effect=False)
     errors_deadletterqueue_auto_create_topics_enable = key(BOOLEAN, False, None, MEDIUM,
-        "Whether the topic of a share group's dead-letter queue is created (KIP-1191).", CLUSTER_WIDE,
-        takes_effect=False)
+        "Whether the topic of a share group's dead-letter queue is created (KIP-1191).", CLUSTER_WIDE)
     errors_deadletterqueue_topic_name_prefix = key(STRING, "dlq.", None, MEDIUM,
-        "Prefix that the names of dead-letter queues need.", CLUSTER_WIDE, takes_effect=False)
+        "Prefix that the names of dead-letter queues need.", CLUSTER_WIDE)
     group_streams_session_timeout_ms = key(INT, 45_000, at_least(1), MEDIUM,
         "A streams member that was silent for this many ms leaves its group (KIP-1071).", takes_effect=False)
     group_streams_min_session_timeout_ms = key(INT, 45_000, at_least(1), MEDIUM,

@@ -40,6 +40,8 @@ OF_GROUPS_ALONE = {
     "share.auto.offset.reset": "latest",
     "share.isolation.level": "read_uncommitted",
     "share.renew.acknowledge.enable": "true",
+    "errors.deadletterqueue.topic.name": "",
+    "errors.deadletterqueue.copy.record.enable": "false",
 }
 
 
@@ -143,6 +145,8 @@ async def test_invalid_group_config_is_refused(client: WireClient) -> None:
     assert await set_config(client, SESSION, "1000") == (ErrorCode.INVALID_CONFIG, too_short)
     unknown = "Unknown group config name: streams.session.timeout.ms"
     assert await set_config(client, "streams.session.timeout.ms", "45000") == (ErrorCode.INVALID_CONFIG, unknown)
+    internal = "errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'"
+    assert await set_config(client, "errors.deadletterqueue.topic.name", "__x") == (ErrorCode.INVALID_CONFIG, internal)
     nameless = "Default group resources are not allowed."
     assert await set_config(client, SESSION, "50000", group="") == (ErrorCode.INVALID_REQUEST, nameless)
 

@@ -15,7 +15,7 @@ from tests.support.running_node import RunningNode
 from tests.support.wire_client import WireClient, connected
 
 ELR = "eligible.leader.replicas.version"
-WITHOUT = {"metadata.version": 33, "kraft.version": 1, "group.version": 1, "transaction.version": 2, "share.version": 1}
+WITHOUT = {"metadata.version": 33, "kraft.version": 1, "group.version": 1, "transaction.version": 2, "share.version": 2}
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 
 

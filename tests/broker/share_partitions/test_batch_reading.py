@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+from broker.share_partitions.acknowledgement import AcknowledgementBatch
 from broker.share_partitions.acquisition import Acquisition, FetchedBatch
 from broker.share_partitions.batch_reading import read_batches
 from broker.share_partitions.settings import DeliverySettings
-from broker.share_partitions.share_partition import AcknowledgementBatch, SharePartition
+from broker.share_partitions.share_partition import SharePartition
 from broker.wire.records import EndTransactionMarker, encode_end_transaction_marker
 from tests.support.logs import NOW_MS, append, close_log, open_log
 

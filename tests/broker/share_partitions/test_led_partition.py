@@ -43,6 +43,7 @@ def test_lock_expires_at_its_deadline_though_the_clock_is_a_rounding_error_befor
         lambda: 0,
         lambda *_: None,
         lambda *_, **__: None,
+        cast("Any", None),
     )
     led = LedSharePartition(
         SharePartitionKey("group", b"topic", 0), cast("Any", SimpleNamespace(leader_epoch=0)), context

@@ -6,10 +6,11 @@ import attrs
 import pytest
 
 from broker.coordinator.share.share_state import StateBatch
+from broker.share_partitions.acknowledgement import AcknowledgementBatch
 from broker.share_partitions.acquisition import AcquiredRecords, Acquisition, FetchedBatch
 from broker.share_partitions.in_flight import RecordState
 from broker.share_partitions.settings import DeliverySettings
-from broker.share_partitions.share_partition import AcknowledgementBatch, InvalidState, SharePartition
+from broker.share_partitions.share_partition import InvalidState, SharePartition
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.protocol import ShareAcquireMode
 

@@ -1,19 +1,21 @@
 """Random histories of a share-partition, and mistakes that they find (KIP-932)."""
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
 from broker.share_partitions.acquisition import Acquisition, FetchedBatch
-from broker.share_partitions.in_flight import RecordState, StateWrite
+from broker.share_partitions.in_flight import DeadLetters, RecordState, StateWrite
 from broker.share_partitions.share_partition import SharePartition
-from tests.support.share_partition_model import History
+from tests.support.share_partition_model import SETTINGS, WITH_DEAD_LETTERS, History
 
 
 @pytest.mark.seeds(40)
 def test_share_partition_agrees_with_a_list_of_records(seed: int) -> None:
     for number in range(5):
-        History(random.Random(f"{seed}-{number}")).run(120)
+        settings = WITH_DEAD_LETTERS if number % 2 else SETTINGS
+        History(random.Random(f"{seed}-{number}"), settings=settings).run(120)
 
 
 class UnstoredExpiry(SharePartition):
@@ -60,7 +62,33 @@ class PassedRecord(SharePartition):
             self.start_offset += 1
 
 
-@pytest.mark.parametrize("mistake", [UnstoredExpiry, LostCount, SkippedRelease, HastyStart, PassedRecord])
+class ForgottenDeadLetters(SharePartition):
+    """Copies no dead letters that an earlier leader had yet to copy."""
+
+    def unfinished_dead_letters(self) -> Sequence[DeadLetters]:
+        return ()
+
+
+class HastyDeadLetters(SharePartition):
+    """Copies records to the dead-letter topic though their member has them back, because the write has failed."""
+
+    def complete(self, write: StateWrite, *, is_stored: bool) -> Sequence[DeadLetters]:
+        super().complete(write, is_stored=is_stored)
+        return write.dead_letters
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        UnstoredExpiry,
+        LostCount,
+        SkippedRelease,
+        HastyStart,
+        PassedRecord,
+        ForgottenDeadLetters,
+        HastyDeadLetters,
+    ],
+)
 def test_histories_find_planted_mistakes(mistake: type[SharePartition]) -> None:
     with pytest.raises(AssertionError):
         _run_histories(mistake)
@@ -68,4 +96,4 @@ def test_histories_find_planted_mistakes(mistake: type[SharePartition]) -> None:
 
 def _run_histories(partition_class: type[SharePartition]) -> None:
     for number in range(200):
-        History(random.Random(f"planted-{number}"), partition_class).run(120)
+        History(random.Random(f"planted-{number}"), partition_class, WITH_DEAD_LETTERS).run(120)

@@ -59,7 +59,7 @@ def facts(scope: str) -> dict[str, dict[str, str]]:
     """Kafka's keys of a scope. Keys of streams groups are refused as unknown for groups."""
     rows = {row["name"]: row for row in kafka_facts.read("configs") if row["scope"] == scope}
     if scope == "group":
-        return {name: row for name, row in rows.items() if name.startswith(("consumer.", "share."))}
+        return {name: row for name, row in rows.items() if name.startswith(("consumer.", "errors.", "share."))}
     return rows
 
 

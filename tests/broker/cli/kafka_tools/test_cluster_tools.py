@@ -83,7 +83,7 @@ async def test_features_are_described_and_changed_kip_584(tmp_path: Path, capsys
             "Feature: metadata.version                          SupportedMinVersion: 3.3-IV3          "
             "SupportedMaxVersion: 4.4-IV2          FinalizedVersionLevel: 4.4-IV2          ",
             "Feature: share.version                             SupportedMinVersion: 0                "
-            "SupportedMaxVersion: 2                FinalizedVersionLevel: 1                ",
+            "SupportedMaxVersion: 2                FinalizedVersionLevel: 2                ",
         ]
         disable = ("disable", "--feature", "group.version", "--dry-run")
         assert await tools.lines("kafka-features", *disable) == ["group.version can be disabled."]

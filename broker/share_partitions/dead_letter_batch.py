@@ -1,0 +1,167 @@
+"""Builds batches of dead letters: headers that name a record that has failed, and perhaps a copy of it (KIP-1191)."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import attrs
+import trio
+
+from broker.replication.partition import Partition
+from broker.share_partitions.in_flight import DeadLetters
+from broker.storage.segment_list import unreadable
+from broker.wire.records import (
+    HEADER_SIZE,
+    BatchHeader,
+    CorruptBatch,
+    InvalidRecord,
+    Record,
+    encode_batch,
+    iter_records,
+    read_header,
+)
+from broker.wire.records.record import encode_headers
+
+# Dead letters of one batch, which take some 3 ms to encode; and their bytes, unless a single one takes more.
+_RECORDS_MAX: Final = 200
+_BYTES_MAX: Final = 1 << 20
+# A record's lengths, attributes, timestamp and offset take fewer bytes.
+_RECORD_OVERHEAD_BYTES: Final = 32
+
+
+@attrs.frozen
+class Source:
+    """The partition whose records have failed for a share group, in the leader epoch in which this broker leads it."""
+
+    group_id: str
+    partition: Partition
+    leader_epoch: int
+
+
+@attrs.frozen
+class DeadLetterBatch:
+    """`encoded` has `count` dead letters, those of the records `letters`; without any, it is empty."""
+
+    letters: Sequence[DeadLetters]
+    count: int
+    encoded: bytes
+
+
+@attrs.frozen
+class _SourceBatch:
+    """The records from `first_offset` to `last_offset`, by offset. They are None if their contents are not known."""
+
+    first_offset: int
+    last_offset: int
+    records: dict[int, Record] | None
+
+    def offsets(self, first: int, last: int) -> Iterator[int]:
+        """The offsets of records from `first` to `last`. Offsets of unknown contents count as those of records."""
+        if self.records is None:
+            yield from range(first, min(last, self.last_offset) + 1)
+        else:
+            yield from (offset for offset in self.records if first <= offset <= last)
+
+
+class _SourceReader:
+    """Reads one batch after the other. Its caller asks for offsets in ascending order."""
+
+    def __init__(self, source: Source, content_bytes_max: int, *, copies: bool) -> None:
+        self._source = source
+        self._content_bytes_max = content_bytes_max
+        self._copies = copies
+
+    def batch_at(self, offset: int) -> _SourceBatch:
+        """The batch with this offset, or the offsets up to the next batch. Raises KafkaError."""
+        partition = self._source.partition
+        log = partition.leader_log(self._source.leader_epoch)
+        if offset < log.log_start_offset:
+            return _SourceBatch(offset, log.log_start_offset - 1, None)  # deleted, perhaps by retention
+        found = log.read(offset, 1, upper_bound=partition.high_watermark, min_one_batch=True)
+        if not found.size:
+            return _SourceBatch(offset, offset, None)
+        try:
+            data = found.file.read(found.position, found.size)
+            header = read_header(data)
+        except (OSError, CorruptBatch) as error:
+            raise unreadable(log.partition, error) from error
+        if offset < header.base_offset:
+            return _SourceBatch(offset, header.base_offset - 1, {})  # removed by compaction
+        return _SourceBatch(header.base_offset, header.last_offset, self._records(data, header))
+
+    def _records(self, data: bytes, header: BatchHeader) -> dict[int, Record] | None:
+        """The records of a batch; None if the batch is whole and is not copied, or cannot be decoded in bounds."""
+        if header.is_control:
+            return {}
+        if not self._copies and header.count == header.last_offset - header.base_offset + 1:
+            return None
+        content_bytes_max = max(self._content_bytes_max, len(data) - HEADER_SIZE)
+        try:
+            return {each.offset: each for each in iter_records(data, 0, header, max_size=content_bytes_max)}
+        except (CorruptBatch, InvalidRecord):
+            return None
+
+
+async def build_batch(
+    source: Source, waiting: Sequence[DeadLetters], max_message_bytes: int, *, copies: bool, wall_ms: int
+) -> DeadLetterBatch:
+    """The dead letters of the first records of `waiting`, as many as one batch takes. They are in the order of offsets.
+
+    A dead letter has no copy of a record that was deleted, or that would exceed `max_message_bytes`. Offsets without a
+    record get no dead letter. Raises KafkaError.
+    """
+    reader = _SourceReader(source, max_message_bytes, copies=copies)
+    read = _SourceBatch(-1, -1, {})
+    done: list[DeadLetters] = []
+    records: list[Record] = []
+    bytes_left = min(_BYTES_MAX, max_message_bytes) - HEADER_SIZE
+    for letters in waiting:
+        offset = letters.first_offset
+        while offset <= letters.last_offset:
+            if not read.first_offset <= offset <= read.last_offset:
+                read = reader.batch_at(offset)
+                await trio.lowlevel.checkpoint()
+            for each in read.offsets(offset, letters.last_offset):
+                original = read.records[each] if copies and read.records is not None else None
+                record, size = _dead_letter(source, letters, each, original, max_message_bytes)
+                if records and (size > bytes_left or len(records) == _RECORDS_MAX):
+                    if each > letters.first_offset:
+                        done.append(letters._replace(last_offset=each - 1))
+                    return DeadLetterBatch(done, len(records), _encoded(records, wall_ms))
+                records.append(record)
+                bytes_left -= size
+            offset = read.last_offset + 1
+        done.append(letters)
+    return DeadLetterBatch(done, len(records), _encoded(records, wall_ms))
+
+
+def _dead_letter(
+    source: Source, letters: DeadLetters, offset: int, original: Record | None, max_message_bytes: int
+) -> tuple[Record, int]:
+    """A dead letter, and a number of bytes that it does not exceed. Its timestamp is set later."""
+    headers = tuple((name, text.encode()) for name, text in _headers(source, letters, offset))
+    if original is not None:
+        copy = attrs.evolve(original, headers=(*original.headers, *headers))
+        size = _size(copy)
+        if size + HEADER_SIZE <= max_message_bytes:
+            return copy, size
+    record = Record(headers=headers)
+    return record, _size(record)
+
+
+def _headers(source: Source, letters: DeadLetters, offset: int) -> Iterator[tuple[str, str]]:
+    yield "__dlq.errors.topic", source.partition.topic
+    yield "__dlq.errors.partition", str(source.partition.index)
+    yield "__dlq.errors.offset", str(offset)
+    yield "__dlq.errors.group", source.group_id
+    yield "__dlq.errors.delivery.count", str(letters.delivery_count)
+    yield "__dlq.errors.message", letters.cause
+
+
+def _size(record: Record) -> int:
+    content = len(record.key or b"") + len(record.value or b"")
+    return _RECORD_OVERHEAD_BYTES + content + len(encode_headers(record.headers))
+
+
+def _encoded(records: Sequence[Record], wall_ms: int) -> bytes:
+    numbered = (attrs.evolve(each, offset=number, timestamp=wall_ms) for number, each in enumerate(records))
+    return encode_batch(numbered) if records else b""
