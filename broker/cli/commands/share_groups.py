@@ -1,6 +1,6 @@
 """`kraft share-groups`: list and describe share groups, reset and delete their start offsets, delete them (KIP-932)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -24,6 +24,8 @@ from broker.cli.grammar.units import format_count
 from broker.cli.output import Column, list_of
 from broker.client.admin import (
     Admin,
+    ConfigResource,
+    ConfigResourceType,
     Failure,
     GroupDescription,
     GroupListing,
@@ -35,6 +37,7 @@ from broker.client.types import TopicPartition
 from broker.wire.errors import ErrorCode, KafkaError
 
 _STATES: Final = ("Stable", "Empty")
+_DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
 
 
 @attrs.frozen
@@ -58,13 +61,17 @@ class ShareOffsetRow:
 
 @attrs.frozen
 class DescribedShareGroup:
-    """A share group, its members and the start offsets of its partitions."""
+    """A share group, its members and the start offsets of its partitions.
+
+    `dead_letter_topic` gets the records that have failed; null if there is none, or if the user may not know.
+    """
 
     group_id: str
     state: str
     epoch: int | None
     assignment_epoch: int | None
     coordinator: int
+    dead_letter_topic: str | None
     members: list[MemberRow]
     offsets: list[ShareOffsetRow]
 
@@ -119,12 +126,13 @@ async def list_share_groups(invocation: Invocation, states: Sequence[str]) -> No
 @share_groups.command("describe", cls=ClusterCommand, shape=list_of(DescribedShareGroup))
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_group)
 async def describe(invocation: Invocation, names: Sequence[str]) -> None:
-    """Show share groups: their state, their members, their start offsets and their lag."""
+    """Show share groups: their state, their members, their start offsets, their lag and their dead-letter topic."""
     async with invocation.admin() as admin:
         described = invocation.succeeded(_only_share(await admin.describe_groups(names)), "group")
         asked = await admin.list_share_group_offsets(dict.fromkeys(described))
         offsets: Mapping[str, ShareGroupOffsets] = invocation.succeeded(asked, "group")
-    shown = [_described(group, offsets.get(group_id)) for group_id, group in described.items()]
+        topics = await _dead_letter_topics(admin, described)
+    shown = [_described(group, offsets.get(each), topics.get(each)) for each, group in described.items()]
     if invocation.printer.is_json:
         invocation.printer.json(shown)
         return
@@ -133,6 +141,8 @@ async def describe(invocation: Invocation, names: Sequence[str]) -> None:
             f"Share group {group.group_id}: {group.state}, epoch {group.epoch}, assignment epoch "
             f"{group.assignment_epoch}, coordinator {group.coordinator}, {format_count(len(group.members), 'member')}"
         )
+        if group.dead_letter_topic:
+            invocation.printer.say(f"Records that have failed are copied to topic {group.dead_letter_topic}.")
         if group.members:
             invocation.printer.table(group.members, MEMBER_COLUMNS)
         if group.offsets:
@@ -222,13 +232,24 @@ async def _start_offsets(
     return {partition: None if offset is None else offset.start_offset for partition, offset in offsets.items()}
 
 
-def _described(group: GroupDescription, offsets: ShareGroupOffsets | None) -> DescribedShareGroup:
+async def _dead_letter_topics(admin: Admin, groups: Iterable[str]) -> Mapping[str, str]:
+    """The dead-letter topics of groups. Groups whose configs the user may not describe are left out."""
+    resources = [ConfigResource(ConfigResourceType.GROUP, group_id) for group_id in groups]
+    described = (await admin.describe_configs(resources, names=[_DEAD_LETTER_TOPIC])).succeeded
+    named = {group.name: configs.get(_DEAD_LETTER_TOPIC) for group, configs in described.items()}
+    return {group_id: entry.value for group_id, entry in named.items() if entry is not None and entry.value}
+
+
+def _described(
+    group: GroupDescription, offsets: ShareGroupOffsets | None, dead_letter_topic: str | None
+) -> DescribedShareGroup:
     return DescribedShareGroup(
         group.group_id,
         group.state,
         group.group_epoch,
         group.assignment_epoch,
         group.coordinator.id,
+        dead_letter_topic,
         [member_row(each) for each in group.members],
         [] if offsets is None else [_offset_row(*each) for each in sorted(offsets.succeeded.items())],
     )

@@ -16,7 +16,6 @@ GROUP, TOPIC = "share-group", "shared"
 
 @pytest.fixture
 def topic(node: NodeProcess) -> str:
-    succeed("features", "upgrade", "share.version=1")
     succeed("topics", "create", TOPIC, "-p", "2")
     producer = Producer({"bootstrap.servers": node.bootstrap})
     for _ in range(3):
@@ -53,6 +52,10 @@ def test_share_group_from_its_first_offset_to_its_deletion(node: NodeProcess, to
     offsets = [(row["partition"], row["start_offset"], row["lag"]) for row in described["offsets"]]
     assert offsets == [(0, 1, 2), (1, 0, 0)]
     assert table(succeed("share-groups", "describe", GROUP))[-2:] == [[topic, "0", "1", "2"], [topic, "1", "0", "0"]]
+    assert described["dead_letter_topic"] is None
+    succeed("configs", "set", "group", GROUP, "errors.deadletterqueue.topic.name=dlq.jobs")
+    assert ask("share-groups", "describe", GROUP)[0]["dead_letter_topic"] == "dlq.jobs"
+    assert "copied to topic dlq.jobs." in succeed("share-groups", "describe", GROUP)
     # Commands for groups of another type name the one for this type, and change nothing.
     assert "kraft share-groups describe" in run_command("groups", "lag", GROUP).errors
     assert GROUP not in succeed("groups", "lag")
