@@ -33,7 +33,7 @@ class BugSearch:
 
 
 # Seeds from which on a search finds its bug soon, where the first ones do not.
-_FIRST_SEEDS: Final = {"the scrubber trusts the index": 10}
+_FIRST_SEEDS: Final = {"the scrubber trusts the index": 12}
 
 SEARCHES = {
     "a single batch is acknowledged and not written": BugSearch(
@@ -46,7 +46,7 @@ SEARCHES = {
         ["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"]
     ),
     "a recovered segment is not written again": BugSearch(
-        ["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead", "OnlyFlipsAreDamage"], 11
+        ["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead", "OnlyFlipsAreDamage"], 13
     ),
     # Rolled segments are flushed at once, so a power cut can leave a gap only if that takes long. The scrubber may be
     # the first to find the gap.
@@ -56,10 +56,10 @@ SEARCHES = {
         ["power", "storm", "aimed-power", "disk-slow", "disk-stalled"],
     ),
     "a new log directory is not made durable": BugSearch(
-        ["EpochsNeverGoBack", "OnlyFaultsEndProcesses", "Liveness", "AcknowledgedRecordsStay"], faults=["power"]
+        ["EpochsNeverGoBack", "OnlyFaultsEndProcesses", "Liveness", "AcknowledgedRecordsStay"], 6, ["power"]
     ),
     "recovery forgets producers": BugSearch(["NothingTwice", "SessionsAreInOrder"], faults=["storm", "aimed-kill"]),
-    "sequence numbers are not checked": BugSearch(["NothingTwice", "SessionsAreInOrder"], faults=tuple(FAULTS)),
+    "sequence numbers are not checked": BugSearch(["NothingTwice", "SessionsAreInOrder"], 2, tuple(FAULTS)),
     "checkpoints are written concurrently": BugSearch(["OnlyFaultsEndProcesses"], 3, ["disk-stalled", "disk-slow"]),
     "every epoch is plausible": BugSearch(["Liveness"], faults=["lying-peer"], shape=QUORUM),
     "unknown peers are trusted": BugSearch(["EpochsBeginWithCandidates"], faults=["lying-stranger"], shape=QUORUM),
