@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from enum import Enum
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -230,7 +231,11 @@ def _is_hashable(value: object) -> bool:
     return True
 
 
+@cache
 def wrong_values() -> st.SearchStrategy[Any]:
-    """Values of every type. Few of them are right anywhere."""
+    """Values of every type. Few of them are right anywhere.
+
+    The strategy is made once, because it takes ten times as long as an example.
+    """
     simple = _SCALARS | _UNFRIENDLY | _values()
     return simple | _MAKERS | _containers(simple | _MAKERS)
