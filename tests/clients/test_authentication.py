@@ -247,7 +247,7 @@ def test_right_credentials_work(node: SecuredNode, client: str, way: Way) -> Non
 
 
 @pytest.fixture
-def collected_garbage() -> Iterator[None]:
+def collected_garbage(few_objects: None) -> Iterator[None]:
     """Collect garbage after the test: kafka-python leaves the sockets of failed connections to the collector.
 
     Within the test they are still in use, and the warnings would be those of a later test.

@@ -11,7 +11,11 @@ from tests.support.group_scenario import Beginning, GroupScenario, discard, ten_
 from tests.support.node_process import NodeProcess
 
 # kafka-python leaves the sockets of failed connections to the garbage collector.
-pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.usefixtures("few_objects"),
+]
 
 PARTITIONS = 60
 KINDS: list[type[GroupMember]] = [ConfluentMember, KafkaPythonMember, AiokafkaMember, LibraryMember]

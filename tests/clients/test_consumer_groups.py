@@ -10,7 +10,7 @@ from tests.support.group_members import ConsumerProtocolMember, GroupMember, Lib
 from tests.support.group_scenario import Beginning, GroupScenario, discard, ten_join_and_two_leave
 from tests.support.node_process import NodeProcess
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("few_objects")]
 
 PARTITIONS = 60
 KINDS = [ConsumerProtocolMember, LibraryConsumerProtocolMember]

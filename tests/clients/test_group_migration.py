@@ -19,7 +19,7 @@ from tests.support.group_members import (
 from tests.support.group_scenario import Beginning, GroupScenario, discard
 from tests.support.node_process import NodeProcess
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("few_objects")]
 
 PARTITIONS = 12
 CASES = [

@@ -23,7 +23,11 @@ from tests.support.group_members import (
 from tests.support.group_scenario import GroupScenario, discard
 
 # kafka-python leaves the sockets of failed connections to the garbage collector.
-pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.usefixtures("few_objects"),
+]
 
 PARTITIONS = 12
 GROUPS: dict[str, tuple[type[GroupMember], str]] = {

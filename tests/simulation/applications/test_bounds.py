@@ -24,6 +24,9 @@ from jepsen.simulation.applications.workers import WorkerEnded
 from jepsen.testing import Machine, SimulationFailed, simulate
 from tests.support.source_code import ROOT
 
+# Each simulated run ends with a collection of garbage.
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 
 def open_real_socket() -> None:
     with socket.socket() as real:

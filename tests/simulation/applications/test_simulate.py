@@ -19,6 +19,9 @@ from broker.client import ClientError, Consumer, KafkaError, NewTopic, Producer,
 from jepsen.simulation.clock import WALL_EPOCH_S
 from jepsen.testing import Machine, SimulatedCluster, SimulationFailed, simulate
 
+# Each simulated run ends with a collection of garbage.
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 SUPERVISED = (ClientError, KafkaError)
 
 
