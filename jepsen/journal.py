@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from jepsen import recorded_values, values
+from jepsen import recorded_values, share_values, values
 from jepsen.collection import no_collection
 from jepsen.history import History, Operation, Outcome
 
@@ -44,8 +44,15 @@ VALUES: Final[dict[str, type[Any]]] = {
     "final-offsets": values.GroupOffsets,
     "read-replica": values.ReplicaRead,
     "heal": values.Healing,
+    "share-group": share_values.ShareGroupSettings,
+    "acquire": share_values.Acquiring,
+    "acknowledge": share_values.Acknowledging,
 }
-RESULTS: Final[dict[str, type[Any]]] = {"read-replica": values.ReplicaLog}
+RESULTS: Final[dict[str, type[Any]]] = {
+    "read-replica": values.ReplicaLog,
+    "acquire": share_values.Acquired,
+    "read-share-states": share_values.StoredWrites,
+}
 # Times of events are 64 bits.
 _TIME_MAX: Final = 2**63
 _TYPES: Final = frozenset({"invoke", *(each.value for each in Outcome)})

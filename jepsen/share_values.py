@@ -1,6 +1,6 @@
 """The values and results of operations of share groups (KIP-932)."""
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -12,12 +12,14 @@ UNKNOWN_EPOCH: Final = -1
 class ShareGroupSettings:
     """`share-group`: the configs of a share group, which begins at the first record of each partition.
 
-    A record is archived after `delivery_count_limit` deliveries.
+    A record is archived after `delivery_count_limit` deliveries. With `has_libraries`, some members are consumers of
+    client libraries. These may acquire records, even several times, without giving them to the application.
     """
 
     group: str
     delivery_count_limit: int
     lock_ms: int
+    has_libraries: bool = False
 
 
 @attrs.frozen
@@ -61,3 +63,18 @@ class Acknowledging:
     topic: str
     partition: int
     batches: tuple[tuple[int, int, int], ...]
+
+
+# A write of the share coordinator: group, topic, partition, start offset and batches, which are (first offset, last
+# offset, delivery state, delivery count). The start offset is -1 if it stays as it is.
+StoredWrite: TypeAlias = tuple[str, str, int, int, tuple[tuple[int, int, int, int], ...]]
+
+
+@attrs.frozen
+class StoredWrites:
+    """The result of `read-share-states`: all writes to a partition of `__share_group_state`, in the log's order.
+
+    The value of the operation is the index of that partition.
+    """
+
+    writes: tuple[StoredWrite, ...]

@@ -73,6 +73,10 @@ class Delivery:
         """True if an acknowledgement was stored: the member held the record until then."""
         return any(each.is_stored for each in self.acknowledgements)
 
+    def may_be_stored_as(self, *kinds: AcknowledgeType) -> bool:
+        """True if an acknowledgement of one of these types may have been stored."""
+        return any(each.kind in kinds and each.may_be_stored for each in self.acknowledgements)
+
     @property
     def held_from(self) -> float:
         """The member certainly holds the record from this time on, until `held_until`."""
@@ -84,6 +88,13 @@ class Delivery:
         first = min((each.operation.invoked_at for each in self.acknowledgements), default=inf)
         lock_end = self.operation.invoked_at + self.operation.result.lock_ms / 1000
         return float(min(first, lock_end, self.session_until))
+
+
+def excerpt(delivery: Delivery, offset: int) -> Operation:
+    """The operation of a delivery, with the one record only."""
+    operation = delivery.operation
+    records = tuple(record for record in operation.result.records if record[0] == offset)
+    return attrs.evolve(operation, result=attrs.evolve(operation.result, records=records))
 
 
 def completed(operation: Operation) -> float:
@@ -101,6 +112,7 @@ class SharedRecords:
     def __init__(self, history: History) -> None:
         self._records: dict[tuple[SharePartition, int], list[Delivery]] = defaultdict(list)
         self._unknown: dict[SharePartition, list[Operation]] = defaultdict(list)
+        self._groups = group_settings(history)
         sessions = _session_ends(history)
         for operation in sorted(history.of("acquire", outcome=Outcome.OK), key=completed):
             partition = share_partition(operation)
@@ -133,8 +145,14 @@ class SharedRecords:
     def of(self, partition: SharePartition, offset: int) -> Sequence[Delivery]:
         return self._records.get((partition, offset), ())
 
-    def unknown_before(self, partition: SharePartition, time: float) -> int:
-        """The number of requests that were sent before this time, and may have been deliveries of any record."""
+    def unknown_count(self, partition: SharePartition) -> float:
+        """The number of requests that may have been deliveries of any record."""
+        return self.unknown_before(partition, inf)
+
+    def unknown_before(self, partition: SharePartition, time: float) -> float:
+        """The number of those requests that were sent before this time; infinity if a client library sends them."""
+        if self._groups[partition.group].has_libraries:
+            return inf
         return sum(operation.invoked_at < time for operation in self._unknown[partition])
 
 

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Final
 
-import attrs
-
 from jepsen.checkers.checker import Anomaly, Checker
 from jepsen.checkers.records import final_reads
 from jepsen.checkers.share_records import (
@@ -13,48 +11,36 @@ from jepsen.checkers.share_records import (
     Acknowledgement,
     Delivery,
     SharedRecords,
-    SharePartition,
     completed,
+    excerpt,
     group_settings,
     is_later_leader,
+)
+from jepsen.checkers.share_states import (
+    EveryRecordIsFinished,
+    FinalStatesHaveReasons,
+    FinalStatesStay,
+    StoredCountsAreOfDeliveries,
 )
 from jepsen.history import History, Operation
 from metadata.protocol import AcknowledgeType
 
 
 class DeliveredRecordsAreOfTheLog:
-    """A delivered record is the one that the log has at its offset."""
+    """A delivered record is the one that the log has at its offset, unless it was appended after the final read.
+
+    A send may reach the leader long after its client has given up.
+    """
 
     def check(self, history: History) -> Iterator[Anomaly]:
         finals = final_reads(history)
         for partition, offset, deliveries in SharedRecords(history):
             final = finals.get((partition.topic, partition.partition))
             for delivery in deliveries if final is not None else ():
-                if final is not None and final.records.get(offset) != delivery.value:
+                is_later = final is not None and offset >= final.end and _may_follow(delivery, final.operation)
+                if final is not None and final.records.get(offset) != delivery.value and not is_later:
                     what = f"{partition}: {delivery.value} was delivered at {offset}"
-                    yield Anomaly(type(self).__name__, what, (_excerpt(delivery, offset), final.around(offset)))
-
-
-class EveryRecordIsFinished:
-    """At the end, each record was accepted or rejected by a member, or delivered as often as the limit says.
-
-    It was not skipped, and it was not given up before.
-    """
-
-    def check(self, history: History) -> Iterator[Anomaly]:
-        records, groups = SharedRecords(history), group_settings(history)
-        for (topic, index), final in final_reads(history).items():
-            for group, settings in groups.items():
-                partition = SharePartition(group, topic, index)
-                unknown = records.unknown_before(partition, completed(final.operation))
-                for offset in final.records:
-                    deliveries = records.of(partition, offset)
-                    if any(_may_be_final(delivery) for delivery in deliveries):
-                        continue
-                    if len(deliveries) + unknown < settings.delivery_count_limit:
-                        what = f"{partition}: {offset} was delivered {len(deliveries)} times, and never accepted"
-                        proof = tuple(_excerpt(delivery, offset) for delivery in deliveries)
-                        yield Anomaly(type(self).__name__, what, (*proof, *_acknowledgements(deliveries)))
+                    yield Anomaly(type(self).__name__, what, (excerpt(delivery, offset), final.around(offset)))
 
 
 class DeliveriesStayWithinTheLimit:
@@ -67,7 +53,7 @@ class DeliveriesStayWithinTheLimit:
             for delivery in deliveries:
                 if not 1 <= delivery.count <= limit:
                     what = f"{partition}: delivery {delivery.count} of {offset}, with a limit of {limit}"
-                    yield Anomaly(type(self).__name__, what, (_excerpt(delivery, offset),))
+                    yield Anomaly(type(self).__name__, what, (excerpt(delivery, offset),))
 
 
 class DeliveriesAreCounted:
@@ -79,7 +65,7 @@ class DeliveriesAreCounted:
                 for delivery in _after(deliveries, release):
                     if delivery.count <= earlier.count:
                         what = f"{partition}: delivery {delivery.count} of {offset} after delivery {earlier.count}"
-                        proof = _excerpt(earlier, offset), release.operation, _excerpt(delivery, offset)
+                        proof = excerpt(earlier, offset), release.operation, excerpt(delivery, offset)
                         yield Anomaly(type(self).__name__, what, proof)
 
 
@@ -94,7 +80,7 @@ class NothingElseIsCounted:
                 possible = sum(each.operation.invoked_at < end for each in deliveries)
                 if delivery.count > possible + records.unknown_before(partition, end):
                     what = f"{partition}: delivery {delivery.count} of {offset} is number {possible} at most"
-                    yield Anomaly(type(self).__name__, what, (_excerpt(delivery, offset),))
+                    yield Anomaly(type(self).__name__, what, (excerpt(delivery, offset),))
 
 
 class NothingIsDeliveredAfterItIsFinished:
@@ -105,7 +91,7 @@ class NothingIsDeliveredAfterItIsFinished:
             for earlier, acknowledgement in _stored(deliveries, *FINAL_TYPES):
                 for delivery in _after(deliveries, acknowledgement):
                     what = f"{partition}: {offset} was delivered after it was finished"
-                    proof = _excerpt(earlier, offset), acknowledgement.operation, _excerpt(delivery, offset)
+                    proof = excerpt(earlier, offset), acknowledgement.operation, excerpt(delivery, offset)
                     yield Anomaly(type(self).__name__, what, proof)
 
 
@@ -118,7 +104,11 @@ class LocksAreExclusive:
                 for holder, other in (pair, pair[::-1]):
                     if _is_within(other.operation, holder) and _have_one_leader(holder, other):
                         what = f"{partition}: two members hold {offset}"
-                        yield Anomaly(type(self).__name__, what, (_excerpt(holder, offset), _excerpt(other, offset)))
+                        yield Anomaly(type(self).__name__, what, (excerpt(holder, offset), excerpt(other, offset)))
+
+
+def _may_follow(delivery: Delivery, read: Operation) -> bool:
+    return completed(delivery.operation) > read.invoked_at
 
 
 def _is_within(operation: Operation, holder: Delivery) -> bool:
@@ -130,10 +120,6 @@ def _have_one_leader(holder: Delivery, other: Delivery) -> bool:
     if holder.leader_epoch == other.leader_epoch >= 0:
         return True
     return holder.is_stored and other.is_stored
-
-
-def _may_be_final(delivery: Delivery) -> bool:
-    return any(each.kind in FINAL_TYPES and each.may_be_stored for each in delivery.acknowledgements)
 
 
 def _stored(deliveries: Sequence[Delivery], *kinds: AcknowledgeType) -> Iterator[tuple[Delivery, Acknowledgement]]:
@@ -151,17 +137,6 @@ def _after(deliveries: Sequence[Delivery], acknowledgement: Acknowledgement) -> 
             yield delivery
 
 
-def _acknowledgements(deliveries: Sequence[Delivery]) -> Iterator[Operation]:
-    return (each.operation for delivery in deliveries for each in delivery.acknowledgements)
-
-
-def _excerpt(delivery: Delivery, offset: int) -> Operation:
-    """The operation of a delivery, with the one record only."""
-    operation = delivery.operation
-    records = tuple(record for record in operation.result.records if record[0] == offset)
-    return attrs.evolve(operation, result=attrs.evolve(operation.result, records=records))
-
-
 SHARE_CHECKERS: Final[tuple[Checker, ...]] = (
     DeliveredRecordsAreOfTheLog(),
     EveryRecordIsFinished(),
@@ -170,4 +145,7 @@ SHARE_CHECKERS: Final[tuple[Checker, ...]] = (
     NothingElseIsCounted(),
     NothingIsDeliveredAfterItIsFinished(),
     LocksAreExclusive(),
+    FinalStatesHaveReasons(),
+    FinalStatesStay(),
+    StoredCountsAreOfDeliveries(),
 )

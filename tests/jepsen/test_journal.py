@@ -7,6 +7,7 @@ import pytest
 
 from jepsen.history import History, Operation, Outcome
 from jepsen.journal import BadJournal, Journal, read_history, write_history
+from jepsen.share_values import Acknowledging, Acquired, Acquiring, ShareGroupSettings, StoredWrites
 from jepsen.values import (
     Change,
     Healing,
@@ -43,6 +44,12 @@ def everything(file: BytesIO) -> History:
     history.ok(history.invoke("b", "cas", ("cas", "k", "new", None)), None)
     log = ReplicaLog(2, ((0, 2, "c0ffee"),))
     history.ok(history.invoke("disks", "read-replica", ReplicaRead("t", 0, "node-1")), log)
+    history.ok(history.invoke("a", "share-group", ShareGroupSettings("g", 5, 3000)), None)
+    acquired = Acquired(((0, "s/0", 1), (1, "s/1", 1)), 3000)
+    history.ok(history.invoke("m", "acquire", Acquiring("g", "m", "m/1", "t", 0)), acquired)
+    history.ok(history.invoke("m", "acknowledge", Acknowledging("g", "m", "m/1", "t", 0, ((0, 1, 1),))), -1)
+    writes = (("g", "t", 0, -1, ((0, 1, 2, 1),)), ("g", "t", 0, 2, ()))
+    history.ok(history.invoke("f", "read-share-states", 3), StoredWrites(writes))
     history.invoke("run", "heal", Healing("leaders", 5.0))
     history.ok(late, 0)
     return history

@@ -5,9 +5,18 @@ from typing import Final
 
 import pytest
 
+from broker.coordinator.share.share_state import ACKNOWLEDGED, ARCHIVED, AVAILABLE
 from jepsen.checkers import SHARE_CHECKERS
 from jepsen.history import Operation
-from jepsen.share_values import UNKNOWN_EPOCH, Acknowledging, Acquired, Acquiring, ShareGroupSettings
+from jepsen.share_values import (
+    UNKNOWN_EPOCH,
+    Acknowledging,
+    Acquired,
+    Acquiring,
+    ShareGroupSettings,
+    StoredWrite,
+    StoredWrites,
+)
 from metadata.protocol import AcknowledgeType
 from tests.support.sample_history import SampleHistory, broken
 
@@ -15,16 +24,22 @@ ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, Ackno
 
 
 class SampleShareHistory(SampleHistory):
-    """The group "g" consumes "t" with a limit of two deliveries and locks of 30 s. Operations are a second apart."""
+    """The group "g" consumes "t" with a limit of two deliveries and locks of 30 s. Operations are a second apart.
+
+    `said` also stores the acknowledgement, with `store` for the delivery that `got` gave last.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.writes: list[StoredWrite] = []
+        self.counts: dict[int, int] = {}
         self.did("share-group", ShareGroupSettings("g", 2, 30_000), None)
 
     def got(self, member: str, offset: int, count: int = 1, epoch: int = 1, value: str | None = None) -> Operation:
         operation = self.asks(member)
         record = offset, value or f"s/t-0/{offset}", count
         self.ok(operation, Acquired((record,), 30_000, epoch))
+        self.counts[offset] = count
         return operation
 
     def asks(self, member: str) -> Operation:
@@ -47,6 +62,21 @@ class SampleShareHistory(SampleHistory):
 
     def said(self, member: str, offset: int, kind: AcknowledgeType, epoch: int = 1) -> None:
         self.ok(self.says(member, offset, kind), epoch)
+        self.store(offset, kind)
+
+    def store(self, offset: int, kind: AcknowledgeType) -> None:
+        """The share coordinator stores an acknowledgement of the delivery that was given last."""
+        count = self.counts.get(offset, 0)
+        state = {ACCEPT: ACKNOWLEDGED, REJECT: ARCHIVED, RELEASE: ARCHIVED if count >= 2 else AVAILABLE}[kind]
+        self.writes.append(("g", "t", 0, -1, ((offset, offset, state, count),)))
+
+    def passed(self, start_offset: int) -> None:
+        """The share coordinator stores the start offset, with no record."""
+        self.writes.append(("g", "t", 0, start_offset, ()))
+
+    def ends(self, *sequences: int, topic: str = "t", incarnation: int = 0, offset: int = 0) -> None:
+        super().ends(*sequences, topic=topic, incarnation=incarnation, offset=offset)
+        self.did("read-share-states", 0, StoredWrites(tuple(self.writes)))
 
     def refused(self, member: str, offset: int, kind: AcknowledgeType) -> None:
         self.fail(self.says(member, offset, kind), "INVALID_RECORD_STATE")
@@ -66,14 +96,41 @@ def kept(history: SampleShareHistory) -> None:
 
 
 def kept_with_unknown_outcomes(history: SampleShareHistory) -> None:
-    """The answer to an acceptance is lost, and two requests that may have delivered record 2."""
+    """The answer to an acceptance is lost. So is the last delivery of record 2, whose lock expires."""
     history.got("a", 0)
     history.says("a", 0, ACCEPT)
+    history.store(0, ACCEPT)
     history.got("b", 0, count=2)
     history.got("a", 1)
     history.said("a", 1, ACCEPT)
+    history.got("a", 2)
+    history.said("a", 2, RELEASE)
     history.asks("a")
-    history.asks("a")
+    history.passed(3)
+
+
+def kept_by_a_lock_that_expires_at_the_limit(history: SampleShareHistory) -> None:
+    """The write after that only moves the start offset. A late acceptance has no effect, and is no error."""
+    for offset in (0, 1):
+        history.got("a", offset)
+        history.said("a", offset, ACCEPT)
+    history.got("a", 2)
+    history.said("a", 2, RELEASE)
+    history.got("b", 2, count=2)
+    history.passed(3)
+    history.ok(history.says("b", 2, ACCEPT), 1)
+
+
+def kept_with_a_late_repetition(history: SampleShareHistory) -> None:
+    """The write of a release is carried out once more after the acceptance, without effect."""
+    history.got("a", 0)
+    history.said("a", 0, RELEASE)
+    history.got("a", 0, count=2)
+    history.said("a", 0, ACCEPT)
+    history.writes.append(history.writes[0])
+    for offset in (1, 2):
+        history.got("a", offset)
+        history.said("a", offset, ACCEPT)
 
 
 def kept_by_a_deposed_leader(history: SampleShareHistory) -> None:
@@ -98,12 +155,37 @@ def kept_after_the_session(history: SampleShareHistory) -> None:
         history.said("b", offset, ACCEPT)
 
 
-@pytest.mark.parametrize("play", [kept, kept_with_unknown_outcomes, kept_by_a_deposed_leader, kept_after_the_session])
+@pytest.mark.parametrize(
+    "play",
+    [
+        kept,
+        kept_with_unknown_outcomes,
+        kept_by_a_lock_that_expires_at_the_limit,
+        kept_with_a_late_repetition,
+        kept_by_a_deposed_leader,
+        kept_after_the_session,
+    ],
+)
 def test_promises_are_kept(play: Callable[[SampleShareHistory], None]) -> None:
     history = SampleShareHistory()
     play(history)
     history.ends(0, 1, 2)
     assert broken(history, SHARE_CHECKERS) == []
+
+
+def test_record_that_is_appended_after_the_final_read_may_be_delivered() -> None:
+    history = SampleShareHistory()
+    history.got("a", 0)
+    history.said("a", 0, ACCEPT)
+    history.ends(0)
+    history.got("a", 1)
+    assert broken(history, SHARE_CHECKERS) == []
+
+
+def deliver_a_record_beyond_the_end(history: SampleShareHistory) -> None:
+    history.got("a", 0)
+    history.said("a", 0, ACCEPT)
+    history.got("a", 1)
 
 
 def deliver_another_record(history: SampleShareHistory) -> None:
@@ -115,6 +197,49 @@ def skip_a_record(history: SampleShareHistory) -> None:
     history.got_nothing("a")
 
 
+def skip_a_record_beside_requests_without_an_answer(history: SampleShareHistory) -> None:
+    """They may have been deliveries of it, but no lock of them expired: that would have been stored."""
+    history.asks("a")
+    history.asks("a")
+    history.passed(1)
+
+
+def leave_an_acceptance_without_an_answer_unfinished(history: SampleShareHistory) -> None:
+    history.got("a", 0)
+    history.says("a", 0, ACCEPT)
+
+
+def pass_a_record_below_the_limit(history: SampleShareHistory) -> None:
+    history.got("a", 0)
+    history.passed(1)
+
+
+def archive_a_released_record(history: SampleShareHistory) -> None:
+    history.got("a", 0)
+    history.ok(history.says("a", 0, RELEASE), 1)
+    history.store(0, REJECT)
+
+
+def accept_for_a_member(history: SampleShareHistory) -> None:
+    history.got("a", 0)
+    history.refused("a", 0, ACCEPT)
+    history.store(0, ACCEPT)
+
+
+def open_a_finished_record_again(history: SampleShareHistory) -> None:
+    history.got("a", 0)
+    history.said("a", 0, ACCEPT)
+    history.writes.append(("g", "t", 0, -1, ((0, 0, AVAILABLE, 2),)))
+    history.asks("a")
+
+
+def store_a_delivery_that_was_none(history: SampleShareHistory) -> None:
+    history.got("a", 0)
+    history.ok(history.says("a", 0, ACCEPT), 1)
+    history.counts[0] = 2
+    history.store(0, ACCEPT)
+
+
 def give_up_below_the_limit(history: SampleShareHistory) -> None:
     history.got("a", 0)
     history.said("a", 0, RELEASE)
@@ -124,6 +249,7 @@ def count_beyond_the_limit(history: SampleShareHistory) -> None:
     for count in (1, 2, 3):
         history.got("a", 0, count)
         history.said("a", 0, RELEASE)
+    history.writes.pop()  # a state of it would break another promise as well
 
 
 def forget_a_count(history: SampleShareHistory) -> None:
@@ -135,7 +261,9 @@ def forget_a_count(history: SampleShareHistory) -> None:
 
 def count_what_was_not_delivered(history: SampleShareHistory) -> None:
     history.got("a", 0, count=2)
-    history.said("a", 0, ACCEPT)
+    history.ok(history.says("a", 0, ACCEPT), 1)
+    history.counts[0] = 1
+    history.store(0, ACCEPT)
 
 
 def deliver_after_acceptance(history: SampleShareHistory) -> None:
@@ -167,8 +295,16 @@ def let_two_acknowledge_at_once(history: SampleShareHistory) -> None:
 
 
 BREAKS: Final = {
+    deliver_a_record_beyond_the_end: "DeliveredRecordsAreOfTheLog",
     deliver_another_record: "DeliveredRecordsAreOfTheLog",
     skip_a_record: "EveryRecordIsFinished",
+    skip_a_record_beside_requests_without_an_answer: "EveryRecordIsFinished",
+    leave_an_acceptance_without_an_answer_unfinished: "EveryRecordIsFinished",
+    pass_a_record_below_the_limit: "EveryRecordIsFinished",
+    archive_a_released_record: "FinalStatesHaveReasons",
+    accept_for_a_member: "FinalStatesHaveReasons",
+    open_a_finished_record_again: "FinalStatesStay",
+    store_a_delivery_that_was_none: "StoredCountsAreOfDeliveries",
     give_up_below_the_limit: "EveryRecordIsFinished",
     count_beyond_the_limit: "DeliveriesStayWithinTheLimit",
     forget_a_count: "DeliveriesAreCounted",

@@ -7,13 +7,20 @@ from typing import Final
 import trio
 
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
+from broker.replication.partition import Partition
+from broker.storage.log import Log
+from broker.wire.errors import KafkaError
+from broker.wire.records import iter_headers
 from jepsen.checkers import SHARE_CHECKERS, Anomaly
 from jepsen.history import History
-from jepsen.share_values import ShareGroupSettings
+from jepsen.share_values import ShareGroupSettings, StoredWrite, StoredWrites
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.invariants import Committed
+from jepsen.simulation.invariants.replicas import integer
 from jepsen.simulation.subjects.data import node_on
 from jepsen.simulation.subjects.subject import Run, Start
+from jepsen.simulation.trace import Event
+from jepsen.stored_share_states import stored_writes
 from jepsen.values import WantedTopic
 from jepsen.workloads.client import Client
 from jepsen.workloads.consumer import read_all
@@ -27,6 +34,7 @@ _PARTITIONS: Final = 2
 # Few, so that share-partitions share a coordinator, and not all of them do.
 _STATE_PARTITIONS: Final = 2
 _LEVEL: Final = 1
+_READ_BYTES: Final = 1 << 20
 _PRODUCED_PER_SECOND: Final = (0.3, 1.0, 2.0)
 _LIFETIME_SECONDS: Final = (4.0, 15.0, 60.0)
 # Short timeouts, and state that is stored in many small pieces and pruned soon.
@@ -55,6 +63,53 @@ def share_topics(brokers: int) -> Sequence[WantedTopic]:
     )
 
 
+class StoredShareStates:
+    """Reads what share coordinators have written from the nodes' logs, once it is committed and before it is pruned.
+
+    `observe` listens to the trace. `topics` maps the ids of topics to their names.
+    """
+
+    def __init__(self, hosts: Mapping[str, Host]) -> None:
+        self.topics: dict[bytes, str] = {}
+        self._hosts = hosts
+        self._read_until: dict[int, int] = {}
+        self._writes: dict[int, list[StoredWrite]] = {}
+        self._is_complete = True
+
+    def observe(self, event: Event) -> None:
+        if event.kind == "replica_committed" and event.fields["topic"] == SHARE_GROUP_STATE:
+            index, end = integer(event, "partition"), integer(event, "high_watermark")
+            replica = _replica_on(self._hosts[event.host], SHARE_GROUP_STATE, index)
+            if replica is not None and replica.log is not None:
+                self._read(replica.log, index, end)
+
+    def _read(self, log: Log, index: int, end: int) -> None:
+        offset, writes = self._read_until.get(index, 0), self._writes.setdefault(index, [])
+        try:
+            while offset < end:
+                self._is_complete &= log.log_start_offset <= offset
+                found = log.read(offset, _READ_BYTES, upper_bound=end, min_one_batch=True)
+                content = found.file.read(found.position, found.size)
+                writes += stored_writes(content, offset, self.topics)
+                *_, (_, last) = iter_headers(content)
+                self._read_until[index] = offset = last.next_offset
+        except (KafkaError, OSError):
+            return  # the disk has just failed; another replica has the same
+
+    def record(self, client: Client) -> None:
+        """Add the writes to the history."""
+        assert self._is_complete, "writes were pruned before they were read"
+        for index, writes in sorted(self._writes.items()):
+            operation = client.history.invoke(client.name, "read-share-states", index)
+            client.history.ok(operation, StoredWrites(tuple(writes)))
+
+
+def _replica_on(host: Host, topic: str, index: int) -> Partition | None:
+    node = node_on(host)
+    local = None if node is None or node.broker is None else node.broker.partitions.topic(topic)
+    return None if local is None else local.partitions.get(index)
+
+
 class ShareClients:
     """See the module's docstring. `client_for` returns a client by its name, which uses `history`."""
 
@@ -77,12 +132,15 @@ class ShareClients:
             for number in range(rng.choice((1, 1, 2)))
         ]
         self._groups: list[ShareGroup] = []
+        self._stored = StoredShareStates(hosts)
+        self.observe = self._stored.observe
 
     async def prepare(self, run: Run, committed: Committed) -> None:
         """Enable share groups. The topics exist."""
         client = self._client_for("share-admin")
         await run(client, begin_share_groups, client, _LEVEL, self._settings)
         topic_id = committed.image.topics.by_name[TOPIC].topic_id
+        self._stored.topics[topic_id] = TOPIC
         self._groups = [
             ShareGroup(
                 each.group, {TOPIC: _PARTITIONS}, {TOPIC: topic_id}, self._leader_epoch, self._rng.random() < 0.7
@@ -92,9 +150,7 @@ class ShareClients:
 
     def _leader_epoch(self, host: str, topic: str, index: int) -> int | None:
         """The epoch in which a host's node leads a partition now, according to that node."""
-        node = node_on(self._hosts[host])
-        local = None if node is None or node.broker is None else node.broker.partitions.topic(topic)
-        partition = None if local is None else local.partitions.get(index)
+        partition = _replica_on(self._hosts[host], topic, index)
         return partition.leader_epoch if partition is not None and partition.leads else None
 
     def start(self, start: Start, nursery: trio.Nursery) -> None:
@@ -120,6 +176,7 @@ class ShareClients:
             for group in self._groups:
                 await run(client, wait_finished, client, group.name, ends)
             nursery.cancel_scope.cancel()
+        self._stored.record(client)
 
     def anomalies(self, committed: Committed) -> Iterator[Anomaly]:
         """Nothing is promised about share groups after a permitted loss of records or of state."""

@@ -41,5 +41,7 @@ def special_clients(
             topics = security_topics(len(brokers))
             return SecurityClients(topics, history, client_for, brokers, address_of, rng)
         case SpecialLoad.SHARES:
-            return ShareClients(share_topics(len(brokers)), history, client_for, simulation.hosts, rng)
+            clients = ShareClients(share_topics(len(brokers)), history, client_for, simulation.hosts, rng)
+            simulation.trace.listeners.append(clients.observe)
+            return clients
     return TransactionalClients(transactional_topics(len(brokers)), history, client_for, rng)
