@@ -193,6 +193,7 @@ jepsen: $(VENV)/.installed-test
 	$(BIN)/python -m jepsen run --workload offsets --nemesis isolate-leader,isolate-controller --time 40 $(ARGS)
 	$(BIN)/python -m jepsen run --workload groups --nemesis kill-coordinator,isolate-coordinator,pause --time 60 $(ARGS)
 	$(BIN)/python -m jepsen run --workload commits --nemesis kill-coordinator,halves --time 40 $(ARGS)
+	$(BIN)/python -m jepsen run --workload shares --nemesis kill-leader,kill-coordinator,pause,halves --time 60 $(ARGS)
 	$(BIN)/python -m jepsen run --workload metadata --nemesis kill,isolate-controller,reset --time 40 $(ARGS)
 
 fuzz: $(VENV)/.installed-test

@@ -1,4 +1,6 @@
-"""Administers share groups: enables them, sets their configs, and waits until they have finished all records."""
+"""Administers share groups: enables them, sets their configs, waits until they have finished all records, and reads
+what was stored.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -11,14 +13,21 @@ from broker.client import (
     ConfigChange,
     ConfigResource,
     ConfigResourceType,
+    ConnectionLost,
     FeatureUpdate,
     KafkaError,
     TopicPartition,
 )
+from broker.coordinator.internal_topics import SHARE_GROUP_STATE
 from broker.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from jepsen.share_values import ShareGroupSettings
+from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from broker.wire.records import iter_headers
+from jepsen.share_values import ShareGroupSettings, StoredWrite, StoredWrites
+from jepsen.stored_share_states import stored_writes
+from jepsen.values import Polling
 from jepsen.workloads.administration import open_admin
-from jepsen.workloads.client import Client
+from jepsen.workloads.client import METADATA_VERSION, Client
+from jepsen.workloads.consumer import FetchRefused, fetch
 
 _FEATURE: Final = "share.version"
 _DESCRIBE_VERSION: Final = 4
@@ -92,3 +101,32 @@ async def _described(client: Client, settings: ShareGroupSettings) -> Mapping[st
 async def _is_finished(admin: Admin, group: str, partitions: Sequence[TopicPartition]) -> bool:
     offsets = (await admin.list_share_group_offsets({group: partitions})).value(group).raise_first()
     return all((offset := offsets[each]) is not None and offset.lag == 0 for each in partitions)
+
+
+async def read_share_states(client: Client, topics: Mapping[bytes, str]) -> None:
+    """Read all of `__share_group_state`, which was never pruned. `topics` maps the ids of topics to their names."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=SHARE_GROUP_STATE)], allow_auto_topic_creation=False)
+    response, _ = await client.call_until_answered(request, METADATA_VERSION)
+    for index in range(len(response.topics[0].partitions)):
+        operation = client.history.invoke(client.name, "read-share-states", index)
+        client.history.ok(operation, StoredWrites(tuple(await _read_writes(client, index, topics))))
+
+
+async def _read_writes(client: Client, index: int, topics: Mapping[bytes, str]) -> Sequence[StoredWrite]:
+    while True:
+        try:
+            await client.seek_leader(SHARE_GROUP_STATE, index)
+            async with client.connected() as connection:
+                writes: list[StoredWrite] = []
+                offset, end = 0, 1
+                while offset < end:
+                    polling = Polling(SHARE_GROUP_STATE, index, offset)
+                    data = await fetch(connection, polling, wait_ms=0)
+                    content = data.records or b""
+                    assert isinstance(content, bytes | memoryview), "records as they were received"
+                    writes += stored_writes(content, offset, topics)
+                    *_, offset = [offset, *(header.next_offset for _, header in iter_headers(content))]
+                    end = data.high_watermark
+                return writes
+        except (FetchRefused, ConnectionLost):
+            await client.back_off()

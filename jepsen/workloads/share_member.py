@@ -1,6 +1,6 @@
 """Members of share groups (KIP-932): they acquire records, accept, release, reject or renew them, or die with them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 from zlib import crc32
@@ -202,7 +202,7 @@ class ShareMember:
                 for offset in late:
                     del held[offset]
             kinds = {offset: self._choice(record) for offset, record in sorted(held.items())}
-            chosen[partition] = list(_batches(kinds))
+            chosen[partition] = list(batches_of(kinds))
         return chosen
 
     def _choice(self, record: HeldRecord) -> AcknowledgeType | None:
@@ -214,7 +214,7 @@ class ShareMember:
         return choice
 
 
-def _batches(kinds: dict[int, AcknowledgeType | None]) -> Iterator[Batch]:
+def batches_of(kinds: Mapping[int, AcknowledgeType | None]) -> Iterator[Batch]:
     """The batches of neighbouring offsets with one type. Offsets of None are left out."""
     numbered = [(offset - at, offset, kind) for at, (offset, kind) in enumerate(kinds.items())]
     for (_, kind), same in groupby(numbered, key=lambda each: (each[0], each[2])):

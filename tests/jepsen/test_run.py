@@ -75,6 +75,19 @@ def test_transactions_outlive_their_coordinators(tmp_path: Path) -> None:
     assert any(each.result for each in history.of("poll", outcome=Outcome.OK) if each.client == "c2")
 
 
+@pytest.mark.clients
+def test_share_groups_outlive_the_leaders_of_their_partitions(tmp_path: Path) -> None:
+    store, verdict = perform(tmp_path, "shares", "kill-leader", "--time", "7", *FAULTS, *SECURED)
+    assert {fault.kind for fault in store.faults()} == {"kill-leader"}
+    assert verdict.counts["final-read ok"] == verdict.counts["read-share-states ok"] == 4
+    assert verdict.counts["read-replica ok"] == 36
+    delivered = {each.client.partition(".")[0] for each in store.history().of("acquire", outcome=Outcome.OK)}
+    assert delivered >= {"known1", "known2", "known3", "mixed3"}
+    assert delivered & {"mixed1", "mixed2", "mixed4"}, "members of libraries"
+    assert int(verdict.notes["known: RELEASE stored"]) > 0
+    assert int(verdict.notes["mixed: ACCEPT stored"]) > 0
+
+
 def test_runs_without_certificates_do_not_need_the_package_that_makes_them() -> None:
     program = "import jepsen.processes.run.command, sys; sys.exit('cryptography' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -10,6 +10,7 @@ from jepsen.processes.clients.consuming import consume, read_to_the_end
 from jepsen.processes.clients.contending import contend, see_topics
 from jepsen.processes.clients.joining import join
 from jepsen.processes.clients.producing import produce
+from jepsen.processes.clients.sharing import begin_shares, finish_shares, share
 from jepsen.processes.clients.transacting import (
     audit,
     consume_committed,
@@ -37,6 +38,9 @@ ROLES: Final[dict[str, Callable[[Client], None]]] = {
     "mix-subscribed": mix_subscribed,
     "consume-committed": consume_committed,
     "read-transactions": read_transactions,
+    "begin-shares": begin_shares,
+    "share": share,
+    "finish-shares": finish_shares,
 }
 
 

@@ -28,6 +28,11 @@ _TIMEOUT_CONFIGS: Final[dict[str, str | int]] = {
 }
 
 
+# The protocol of share groups (KIP-932).
+SHARE: Final = "share"
+# Client libraries of members of share groups.
+KRAFT: Final = "kraft"
+LIBRDKAFKA: Final = "librdkafka"
 # A protocol: now one, now the other, with assignors of its choice.
 EITHER: Final = "either"
 
@@ -37,7 +42,8 @@ class MemberPlan:
     """How a client belongs to a group. `protocol` is the client's `group.protocol`, or EITHER.
 
     `assignor` is the client's own, or the brokers' with the "consumer" protocol. `instance` is what makes it a static
-    member (KIP-345); empty, it is none. `commits_each` poll before it polls again; otherwise at times, in passing.
+    member (KIP-345); empty, it is none. `commits_each` poll before it polls again; otherwise at times, in passing. With
+    SHARE, `library` is the client library; empty, it is none: the member sends requests itself.
     """
 
     group: str
@@ -45,6 +51,7 @@ class MemberPlan:
     assignor: str
     instance: str = ""
     commits_each: bool = False
+    library: str = ""
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ from jepsen.processes.launcher import Program, launcher
 
 # Records that are on their way are waited for, see `producing`; and the last reader has much to read.
 _END_SECONDS: Final = 40.0
-_ROLES: Final = ("asking", "client", "consuming", "contending", "joining", "producing", "transacting")
+_ROLES: Final = ("asking", "client", "consuming", "contending", "joining", "producing", "sharing", "transacting")
 _CLIENT: Final = Program("jepsen.processes.clients", tuple(f"jepsen.processes.clients.{name}" for name in _ROLES))
 
 

@@ -26,7 +26,7 @@ _LOOK_SECONDS: Final = 2.0
 @attrs.define(eq=False)
 class FaultContext:
     """`faults` is what was broken so far. `now` is in seconds since the run began; `topic` and `groups` are what
-    clients use.
+    clients use, and `state_topics` the internal topics that groups rely on.
 
     `record_node_failure` records nodes that do not start or stop when requested.
     """
@@ -37,6 +37,7 @@ class FaultContext:
     now: Callable[[], float]
     record_node_failure: Callable[[str], None]
     groups: Sequence[str] = ()
+    state_topics: Sequence[str] = ()
     transactional_ids: Sequence[str] = ()
     faults: list[FaultRecord] = attrs.field(factory=list)
     _victims: list[NodeProcess] = attrs.field(factory=list, init=False)
@@ -91,7 +92,8 @@ class FaultContext:
 
     async def partition_leader(self) -> tuple[NodeProcess, PartitionStatus] | None:
         """The leader of a random partition, with the partition; None if no node knows one."""
-        partitions = await any_topic_status(self.cluster, self.topic, within_seconds=_LOOK_SECONDS)
+        topic = self.rng.choice((self.topic, *self.state_topics))
+        partitions = await any_topic_status(self.cluster, topic, within_seconds=_LOOK_SECONDS)
         led = [each for each in partitions if each.leader >= 0]
         if not led:
             return None

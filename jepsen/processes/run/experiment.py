@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from jepsen.history import History
 from jepsen.journal import Journal, read_history
-from jepsen.processes.clients.client import ClientPlan, MemberPlan
+from jepsen.processes.clients.client import SHARE, ClientPlan, MemberPlan
 from jepsen.processes.clients.client_process import ClientProcess
 from jepsen.processes.faults import FaultContext, Nemesis
 from jepsen.processes.nodes import NodeProcess, ProcessCluster, running_cluster
@@ -35,7 +35,8 @@ CLIENTS: Final = "clients"
 # The time for clients to connect before the nemesis begins, and the time that they continue after it.
 _PROLOGUE_SECONDS: Final = 2.0
 _EPILOGUE_SECONDS: Final = 3.0
-_FINAL_READ_SECONDS: Final = 300.0
+# The time for a client before or after the faults.
+_UNDISTURBED_SECONDS: Final = 300.0
 _CATCH_UP_SECONDS: Final = 45.0
 _LOOK_SECONDS: Final = 0.1
 # Shorter than the defaults, so that more happens in a minute; and logs roll.
@@ -62,6 +63,16 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.heartbeat.interval.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "1000",
+    "group.share.session.timeout.ms": "6000",
+    "group.share.min.session.timeout.ms": "6000",
+    "group.share.heartbeat.interval.ms": "1000",
+    "group.share.min.heartbeat.interval.ms": "1000",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
+    # All writes are read at the end.
+    "share.coordinator.state.topic.prune.interval.ms": "3600000",
 }
 
 
@@ -143,9 +154,10 @@ async def perform(experiment: Experiment) -> Outcome:
             members = _member_processes(experiment, cluster, zero)
             topics = (TOPIC, *experiment.workload.more_topics)
             await trio.to_thread.run_sync(_create_topics, cluster, topics, experiment.partitions)
+            await _run_one_by_one(experiment, experiment.workload.first, "first", cluster, journals, zero)
             async with _watched(cluster, history), members.running():
                 await _run_nemesis(experiment, context, members, history, zero)
-            await _read_finally(experiment, cluster, journals, zero)
+            await _run_one_by_one(experiment, experiment.workload.last, "last", cluster, journals, zero)
             await _read_disks(context, history)
     return Outcome(zero, _whole_history(journals), context, list(cluster.nodes.values()), members.uptimes)
 
@@ -158,6 +170,7 @@ def _fault_context(experiment: Experiment, cluster: ProcessCluster, history: His
         lambda: time.monotonic() - zero,
         lambda what: record_node_failure(history, what),
         groups=[group.name for group in experiment.workload.groups],
+        state_topics=experiment.workload.state_topics,
         transactional_ids=experiment.workload.transactional_ids(),
     )
 
@@ -181,14 +194,15 @@ async def _run_nemesis(
         members.stop_churn()
         await heal(context.cluster, _topics(context), history)
         await trio.sleep(_EPILOGUE_SECONDS)
-    if context.groups:
-        lags = _Lags(context.cluster, context.groups, TOPIC, experiment.partitions)
+    groups = [group.name for group in experiment.workload.groups if not group.is_share_group]
+    if groups:
+        lags = _Lags(context.cluster, groups, TOPIC, experiment.partitions)
         await recorded(history, Healing("every group has read everything", _CATCH_UP_SECONDS), lags.are_zero)
 
 
 def _topics(context: FaultContext) -> list[str]:
     """The topics whose replicas must be identical at the end."""
-    return [TOPIC, OFFSETS] if context.groups else [TOPIC]
+    return [TOPIC, *([OFFSETS] if context.groups else []), *context.state_topics]
 
 
 @contextmanager
@@ -232,7 +246,8 @@ def _member_processes(experiment: Experiment, cluster: ProcessCluster, zero: flo
 
     def start(place: str, uptime: int) -> ClientProcess:
         name, bootstrap = f"{place}.{uptime}", cluster.bootstrap_of(place)
-        plan = _plan(experiment, name, "join", bootstrap, cluster, journals, zero, member=places[place])
+        role = "share" if places[place].protocol == SHARE else "join"
+        plan = _plan(experiment, name, role, bootstrap, cluster, journals, zero, member=places[place])
         return ClientProcess(plan, journals / f"{place}.out")
 
     return MemberProcesses(list(places), experiment.seed, start)
@@ -258,12 +273,15 @@ async def _clients(experiment: Experiment, cluster: ProcessCluster, zero: float)
             client.discard()
 
 
-async def _read_finally(experiment: Experiment, cluster: ProcessCluster, journals: Path, zero: float) -> None:
-    for role in experiment.workload.last:
-        plan = _plan(experiment, f"last-{role}", role, cluster.bootstrap, cluster, journals, zero)
+async def _run_one_by_one(
+    experiment: Experiment, roles: Sequence[str], when: str, cluster: ProcessCluster, journals: Path, zero: float
+) -> None:
+    """Run clients to their ends, one after the other, which reach the nodes without faults."""
+    for role in roles:
+        plan = _plan(experiment, f"{when}-{role}", role, cluster.bootstrap, cluster, journals, zero)
         client = ClientProcess(plan, journals / f"{plan.name}.out")
         try:
-            await client.ended(_FINAL_READ_SECONDS)
+            await client.ended(_UNDISTURBED_SECONDS)
         finally:
             client.discard()
 

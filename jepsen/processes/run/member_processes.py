@@ -4,13 +4,14 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from itertools import cycle
 from random import Random
 from typing import Final
 
 import attrs
 import trio
 
-from jepsen.processes.clients.client import MemberPlan
+from jepsen.processes.clients.client import SHARE, MemberPlan
 from jepsen.processes.clients.client_process import ClientProcess
 from jepsen.store import Uptime
 
@@ -28,7 +29,10 @@ LEFT: Final = "left"
 
 @attrs.frozen
 class Group:
-    """A group: its name, the number of its members, and their settings (see `MemberPlan`)."""
+    """A group: its name, the number of its members, and their settings (see `MemberPlan`).
+
+    The members of a share group have one of the `libraries` each, in turn.
+    """
 
     name: str
     protocol: str
@@ -36,6 +40,11 @@ class Group:
     members: int
     is_static: bool = False
     commits_each: bool = False
+    libraries: tuple[str, ...] = ("",)
+
+    @property
+    def is_share_group(self) -> bool:
+        return self.protocol == SHARE
 
     def __str__(self) -> str:
         return f"{self.protocol} protocol, {self.assignor}, {self.members} {'static ' * self.is_static}members"
@@ -44,8 +53,15 @@ class Group:
         """The names of each member's incarnations, and its plan."""
         names = [f"{self.name}{number}" for number in range(1, self.members + 1)]
         return {
-            name: MemberPlan(self.name, self.protocol, self.assignor, name if self.is_static else "", self.commits_each)
-            for name in names
+            name: MemberPlan(
+                self.name,
+                self.protocol,
+                self.assignor,
+                name if self.is_static else "",
+                self.commits_each,
+                library,
+            )
+            for name, library in zip(names, cycle(self.libraries), strict=False)
         }
 
 

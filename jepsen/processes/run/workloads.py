@@ -7,9 +7,11 @@ from typing import Final
 
 import attrs
 
+from broker.coordinator.internal_topics import SHARE_GROUP_STATE
 from jepsen.checkers import (
     ACKS_ONE_CHECKERS,
     IDEMPOTENT_CHECKERS,
+    SHARE_CHECKERS,
     TRANSACTION_CHECKERS,
     Checker,
     count_losses,
@@ -19,10 +21,11 @@ from jepsen.checkers.groups import GROUP_CHECKERS
 from jepsen.checkers.nodes import NodesRunUntilStopped, RecoveryIsBounded
 from jepsen.checkers.offsets import OFFSET_CHECKERS
 from jepsen.checkers.replicas import ReplicasAreIdentical
-from jepsen.history import History
-from jepsen.processes.clients.client import EITHER, MemberPlan
+from jepsen.history import History, Outcome
+from jepsen.processes.clients.client import EITHER, KRAFT, LIBRDKAFKA, SHARE, MemberPlan
 from jepsen.processes.clients.transacting import BANK, OUTPUT, TRANSACTIONAL_ROLES, transactional_id_of
 from jepsen.processes.run.member_processes import Group
+from metadata.protocol import AcknowledgeType
 
 
 def _sessions(history: History) -> Mapping[str, str]:
@@ -43,13 +46,27 @@ def _transactions(history: History) -> Mapping[str, str]:
     return {f"transactions: {name}": str(count) for name, count in sorted(decisions.items())}
 
 
+def _shares(history: History) -> Mapping[str, str]:
+    """The deliveries and the acknowledgements of records by group and type."""
+    counts: Counter[str] = Counter()
+    for operation in history.of("acquire", outcome=Outcome.OK):
+        group, records = operation.value.group, operation.result.records
+        counts[f"{group}: deliveries"] += len(records)
+        counts[f"{group}: deliveries after the first"] += sum(count > 1 for _, _, count in records)
+    for operation in history.of("acknowledge", outcome=Outcome.OK):
+        for first, last, kind in operation.value.batches:
+            counts[f"{operation.value.group}: {AcknowledgeType(kind).name} stored"] += last - first + 1
+    return {name: str(count) for name, count in sorted(counts.items())}
+
+
 @attrs.frozen
 class Workload:
     """`clients` are roles (`jepsen.processes.clients`) by name; their `rate` is of operations per second, each.
 
-    Members of `groups` join and leave at the same time. `last` are the roles of the clients that read the
-    final state. `notes` returns figures of a history that are only reported. `more_topics` are those besides the
-    topic that all clients use.
+    Members of `groups` join and leave at the same time. `first` are the roles of the clients that prepare the cluster,
+    and `last` those of the clients that read the final state. `notes` returns figures of a history that are only
+    reported. `more_topics` are those besides the topic that all clients use, and `state_topics` the internal topics
+    whose leaders are killed as well.
     """
 
     clients: Mapping[str, str]
@@ -60,6 +77,8 @@ class Workload:
     notes: Callable[[History], Mapping[str, str]] = _sessions
     groups: tuple[Group, ...] = ()
     more_topics: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+    state_topics: tuple[str, ...] = ()
 
     def transactional_ids(self) -> list[str]:
         """The transactional ids of the clients, see `jepsen.processes.clients.transacting`."""
@@ -123,6 +142,19 @@ WORKLOADS: Final[Mapping[str, Workload]] = MappingProxyType(
                 Group("static", "consumer", "range", members=2, is_static=True),
                 Group("mixed", EITHER, "range or uniform", members=3),
             ),
+        ),
+        "shares": Workload(
+            _PRODUCERS,
+            (*SHARE_CHECKERS, *IDEMPOTENT_CHECKERS, NodesRunUntilStopped()),
+            rate=15,
+            first=("begin-shares",),
+            last=("read", "finish-shares"),
+            notes=_shares,
+            groups=(
+                Group("known", SHARE, "simple", members=3),
+                Group("mixed", SHARE, "simple", members=4, libraries=(KRAFT, LIBRDKAFKA, "")),
+            ),
+            state_topics=(SHARE_GROUP_STATE,),
         ),
         "commits": Workload(
             _PRODUCERS,
