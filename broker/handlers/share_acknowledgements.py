@@ -90,8 +90,10 @@ def begin_acknowledgements(
     for partition_id, batches in requested.items():
         parts: list[Completion[None]] = []
         try:
-            _check_topic(context, partition_id)
-            portions = _portions(_checked_batches(context, batches, is_renewal=request.is_renew_ack))
+            name = _topic_name(context, partition_id[0])
+            checked = _checked_batches(context, batches, is_renewal=request.is_renew_ack)
+            _check_partition(context, name, partition_id)
+            portions = _portions(checked)
         except KafkaError as error:
             portions, parts = [], [failed(error)]
         for portion in portions:
@@ -114,12 +116,17 @@ def _first_error(parts: Sequence[Completion[None]]) -> Completion[None]:
     return result
 
 
-def _check_topic(context: BrokerContext, partition_id: PartitionId) -> None:
-    """Raises KafkaError for a topic or partition that does not exist, and for a topic that the client may not read."""
-    topic_id, index = partition_id
+def _topic_name(context: BrokerContext, topic_id: bytes) -> str:
+    """Raises KafkaError UNKNOWN_TOPIC_ID."""
     name = topic_name(context, topic_id)
     if name is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    return name
+
+
+def _check_partition(context: BrokerContext, name: str, partition_id: PartitionId) -> None:
+    """Raises KafkaError for a topic that the client may not read, and for a partition that does not exist."""
+    topic_id, index = partition_id
     check(context, AclOperation.READ, ResourceType.TOPIC, name)
     topic = context.services.loader.image.topics.by_id.get(topic_id)
     if topic is None or index not in topic.partitions:

@@ -114,13 +114,13 @@ class ShareMember:
         """The records that one fetch of one partition acquires."""
         return acquired(await self.fetch(**fields))
 
-    async def acknowledge(self, *acknowledged: Acknowledged, **fields: Any) -> Any:
+    async def acknowledge(self, *acknowledged: Acknowledged, index: int = 0, **fields: Any) -> Any:
         """The whole response of a ShareAcknowledge."""
         batches = [
             AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
             for first, last, types in acknowledged
         ]
-        partition = AcknowledgePartition(partition_index=0, acknowledgement_batches=batches)
+        partition = AcknowledgePartition(partition_index=index, acknowledgement_batches=batches)
         topics = [AcknowledgeTopic(topic_id=self.topic_id, partitions=[partition])] if batches else []
         settings = {"share_session_epoch": self.epoch, **fields}
         self.epoch = settings["share_session_epoch"] + 1

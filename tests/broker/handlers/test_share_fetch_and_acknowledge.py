@@ -192,6 +192,18 @@ async def test_request_outside_of_a_session_or_with_malformed_acknowledgements_i
     await anna.accept(0, 1)
 
 
+async def test_malformed_acknowledgements_are_refused_before_their_partition_is_looked_up(shares: ShareNode) -> None:
+    """As in Kafka, where the id of the topic comes first."""
+    anna = await shares.join("anna")
+    await anna.acquire(max_wait_ms=0)
+    for last, code in ((-1, ErrorCode.INVALID_REQUEST), (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)):
+        answered = await anna.acknowledge((0, last, [1]), index=7)
+        assert only(only(answered.responses).partitions).error_code == code
+    anna.topic_id = bytes(range(16))
+    answered = await anna.acknowledge((1, 0, [1]))
+    assert only(only(answered.responses).partitions).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
 async def test_final_epoch_ends_the_session_after_its_acknowledgements(shares: ShareNode) -> None:
     await produce(shares.client, batch(b"0", b"1"))
     anna, ben = await shares.join("anna"), await shares.join("ben")
