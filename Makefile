@@ -8,7 +8,7 @@
 #                            needs java and mvn, skipped without; FAMILY=transactions FIRST=0 COUNT=1000
 #   make test-kafka-monitoring  Kafka's own client and tools: pushed metrics, loggers; needs java and mvn
 #   make test-spark-tables   load into Delta Lake and Iceberg, and of Avro values; needs java and mvn, skipped without
-#   make test-java-clients   Apache Kafka's Java client: each way to authenticate, transactions, and Kafka Streams under kills of
+#   make test-java-clients   Apache Kafka's Java client: logins, transactions, share groups, and Kafka Streams under kills of
 #                            nodes; needs a JDK and mvn, skipped without; ARGS="--kills 20"
 #   make test-control-clients  clients of test clusters in Go, Java and TypeScript, each skipped without its language; for
 #                            one of them: make test-control-clients-go, -java, -typescript

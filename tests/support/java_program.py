@@ -47,7 +47,7 @@ class JavaError(Exception):
 
 
 class JavaSession:
-    """The clients of a running TransactionSession: `call` names one, a method, and the method's arguments."""
+    """The clients of a running ClientSession: `call` names one, a method, and the method's arguments."""
 
     def __init__(self, bootstrap: str, process: subprocess.Popen[str]) -> None:
         self.bootstrap = bootstrap
@@ -75,15 +75,24 @@ class JavaSession:
         own = {"bootstrap.servers": self.bootstrap, "auto.offset.reset": "earliest", "enable.auto.commit": "false"}
         self.call(client, "consume", own | _named(settings))
 
+    def open_share_consumer(self, client: str, group_id: str, **settings: object) -> None:
+        own = {"bootstrap.servers": self.bootstrap, "group.id": group_id}
+        self.call(client, "share", own | _named(settings))
+
 
 def _named(settings: dict[str, object]) -> dict[str, object]:
     return {key.replace("_", "."): value for key, value in settings.items()}
 
 
 @contextmanager
-def java_session(programs: JavaPrograms, bootstrap: str, *properties: str) -> Iterator[JavaSession]:
-    """A JVM with clients of this cluster, and with these properties. It ends with the block."""
-    line = programs.command("TransactionSession", properties=properties)
+def java_session(
+    programs: JavaPrograms, bootstrap: str, *properties: str, main: str = "TransactionSession"
+) -> Iterator[JavaSession]:
+    """A JVM with clients of this cluster, and with these properties. It ends with the block.
+
+    `main` is the ClientSession that has the clients.
+    """
+    line = programs.command(main, properties=properties)
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield JavaSession(bootstrap, process)

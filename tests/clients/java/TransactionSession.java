@@ -1,14 +1,10 @@
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -18,37 +14,20 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/**
- * Apache Kafka's producers and consumers, driven through standard input.
- *
- * <p>Each line is a JSON array: the name of a client, a call, and its arguments. The answer is a line with
- * {"result": ...}, or {"error": name of the exception's class, "message": ...}.
- */
-public final class TransactionSession {
-    private static final ObjectMapper JSON = new ObjectMapper();
-
+/** Apache Kafka's producers and consumers. */
+public final class TransactionSession extends ClientSession {
     private final Map<String, KafkaProducer<String, String>> producers = new HashMap<>();
     private final Map<String, KafkaConsumer<String, String>> consumers = new HashMap<>();
 
     public static void main(String[] arguments) throws Exception {
         TransactionSession session = new TransactionSession();
-        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
-        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-            Map<String, Object> answer = new HashMap<>();
-            try {
-                answer.put("result", session.call(JSON.readTree(line)));
-            } catch (Exception failure) {
-                Throwable cause = failure instanceof ExecutionException ? failure.getCause() : failure;
-                answer.put("error", cause.getClass().getSimpleName());
-                answer.put("message", String.valueOf(cause.getMessage()));
-            }
-            System.out.println(JSON.writeValueAsString(answer));
-        }
+        session.serve();
         session.producers.values().forEach(producer -> producer.close(Duration.ZERO));
         session.consumers.values().forEach(KafkaConsumer::close);
     }
 
-    private Object call(JsonNode line) throws Exception {
+    @Override
+    Object call(JsonNode line) throws Exception {
         String name = line.get(0).asText();
         String call = line.get(1).asText();
         if (call.equals("produce")) {
@@ -129,13 +108,5 @@ public final class TransactionSession {
             }
         }
         return values;
-    }
-
-    private static Map<String, Object> settings(JsonNode node) {
-        Map<String, Object> settings = new HashMap<>();
-        for (Map.Entry<String, JsonNode> each : node.properties()) {
-            settings.put(each.getKey(), each.getValue().asText());
-        }
-        return settings;
     }
 }
