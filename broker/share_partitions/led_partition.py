@@ -74,6 +74,7 @@ class LeaderContext:
 class LedSharePartition:
     """See the module's docstring. `state` is None until it is loaded, and after `close`, which sets `error`.
 
+    `has_new_start` is true while no write has stored the start offset that `share.auto.offset.reset` has found.
     `waiters` are the fetches that wait, in the order in which they came. The share-partition itself waits at its
     partition for all of them: most would be notified in vain of records that the first one acquires.
     """
@@ -84,6 +85,7 @@ class LedSharePartition:
         "_deadline",
         "_writer",
         "error",
+        "has_new_start",
         "key",
         "leader_epoch",
         "partition",
@@ -97,6 +99,7 @@ class LedSharePartition:
         self.leader_epoch = partition.leader_epoch
         self.state: SharePartition | None = None
         self.error: KafkaError | None = None
+        self.has_new_start = False
         self.waiters: dict[Waiter, None] = {}
         self._context = context
         self._deadline: Deadline | None = None
@@ -140,6 +143,7 @@ class LedSharePartition:
         settings = self._context.settings(self.key.group_id)
         try:
             start = yield from find_start_offset(self.partition, self.leader_epoch, settings, self._context.wall_ms())
+            self.has_new_start = True
             self._begin(read.state_epoch, start, ())
         except KafkaError as error:
             self._context.drop(self, error)
@@ -268,6 +272,10 @@ class LedSharePartition:
             write = self.state.release(member_id)
         return self._writer.drained() if write is None else self._writer.add(write)
 
+    def store_start(self) -> Completion[None]:
+        """Store the start offset alone."""
+        return self._writer.add(StateWrite())
+
     def _store(self, batches: tuple[StateBatch, ...]) -> Completion[None]:
         state = self.state
         if state is None:
@@ -288,6 +296,7 @@ class LedSharePartition:
             self._schedule_expiry()
             self._notify()
         if error is None:
+            self.has_new_start = False
             return None
         if error.code not in TEMPORARY:
             self._fail(error)

@@ -126,13 +126,21 @@ class SharePartitionManager:
     def _drop_unused(self, group_id: str, _: object) -> None:
         """Drop the share-partitions of a group without sessions, apart from those that still store something.
 
-        Those are dropped with the last leadership, or when another session of the group ends.
+        Those are dropped with the last leadership, or when another session of the group ends. A start offset that
+        `share.auto.offset.reset` has found is stored first: `latest` would find another one for the next member, which
+        would miss the records between.
         """
         if self.sessions.has_members(group_id):
             return
         for led in list(self._by_group.get(group_id, {}).values()):
-            if led.is_idle:
-                self._drop(led, KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, "The share session was not found."))
+            if led.is_idle and led.has_new_start:
+                led.store_start().then(partial(self._drop_if_unused, led))
+            else:
+                self._drop_if_unused(led)
+
+    def _drop_if_unused(self, led: LedSharePartition, _: object = None) -> None:
+        if led.is_idle and led.error is None and not self.sessions.has_members(led.key.group_id):
+            self._drop(led, KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, "The share session was not found."))
 
     def _drop(self, led: LedSharePartition, error: KafkaError) -> None:
         group_id, partition_id = led.key.group_id, (led.key.topic_id, led.key.partition)

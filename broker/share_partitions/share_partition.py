@@ -330,6 +330,8 @@ class SharePartition:
         if not is_stored:
             self._roll_back(write)
             return write.dead_letters if write.applies_at_once else ()
+        if not write.batches:
+            return ()
         first, last = write.bounds
         for records in self._records.overlapping(first, last):
             if records.pending is write:

@@ -111,7 +111,7 @@ def _limits(context: BrokerContext, request: ShareFetchRequest) -> FetchLimits:
 def _fetch(
     context: BrokerContext, request: ShareFetchRequest, session: ShareSession, reader: ShareReader
 ) -> Work[None]:
-    """Acquire records, at once or when there are some."""
+    """Acquire records, at once or when there are some. A `min_bytes` of 0 waits for the first load alone."""
     if request.max_records <= 0 or request.max_bytes <= 0:
         return
     yield from reader.open(session.rotated(request.share_session_epoch))
@@ -122,7 +122,8 @@ def _fetch(
             wait.watch(led)  # before the first step after which the share-partition may change
         if min_bytes <= 1 or request.max_wait_ms <= 0 or wait.has_enough():
             yield from reader.acquire_all()
-        if request.max_wait_ms > 0 and not reader.can_respond:
+        is_satisfied = reader.can_respond or (min_bytes <= 0 and reader.has_loaded)
+        if request.max_wait_ms > 0 and not is_satisfied:
             wait.begin(request.max_wait_ms)
             yield from wait
             if not reader.deliveries:

@@ -76,6 +76,11 @@ class ShareReader:
             return True
         return any(error.code not in _ABSENT for error in self.errors.values())
 
+    @property
+    def has_loaded(self) -> bool:
+        """True if a share-partition of the request is loaded."""
+        return any(led.state is not None for led in self.led)
+
     def open(self, partitions: Iterable[PartitionId]) -> Steps[None]:
         """Take up the share-partitions; those that are new begin to load."""
         manager, finish_later = self._context.services.shares.partitions, self._context.finish_later

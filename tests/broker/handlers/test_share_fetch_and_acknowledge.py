@@ -161,6 +161,27 @@ async def test_group_without_a_start_offset_begins_where_its_config_says(
         assert await anna.acquire(max_wait_ms=FOREVER_MS) == [(3, 3, 1)]
 
 
+async def test_group_that_began_at_the_end_gets_the_records_that_came_while_it_had_no_member(tmp_path: Path) -> None:
+    """The share-partition leaves the memory with its last member, and `latest` would begin at another end later."""
+    async with share_node(tmp_path, start_offset=-1) as shares:
+        await produce(shares.client, batch(b"0"))
+        anna, ben = await shares.join("anna"), await shares.join("ben")
+        assert await anna.acquire(max_wait_ms=500) == []
+        await anna.fetch(share_session_epoch=-1, indexes=())
+        with trio.fail_after(FOREVER_MS / 2000):
+            while not shares.node.traced.of("share_partition_dropped"):
+                await trio.sleep(0.01)
+        await produce(shares.client, batch(b"1"))
+        assert await ben.acquire() == [(1, 1, 1)]
+
+
+async def test_fetch_of_no_bytes_at_least_waits_for_nothing(shares: ShareNode) -> None:
+    anna = await shares.join("anna")
+    assert await anna.acquire(max_wait_ms=500) == []
+    with trio.fail_after(FOREVER_MS / 2000):
+        assert await anna.acquire(max_wait_ms=FOREVER_MS, min_bytes=0) == []
+
+
 async def test_request_outside_of_a_session_or_with_malformed_acknowledgements_is_refused(shares: ShareNode) -> None:
     await produce(shares.client, batch(b"0", b"1"))
     anna = await shares.join("anna")
