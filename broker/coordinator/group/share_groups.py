@@ -160,6 +160,8 @@ class ShareGroups:
 
         A partition without an offset has offset -1. Raises KafkaError.
         """
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         initialized = await self._read(group_id, lambda state: initialized_partitions(state, group_id))
         images = self._image().topics
         wanted: list[tuple[TopicImage, Sequence[int]]] = []

@@ -142,6 +142,10 @@ async def test_offsets_of_unknown_groups_topics_and_partitions(tmp_path: Path, m
             assert {(each.start_offset, each.error_code) for each in partitions} == {(-1, ErrorCode.NONE)}
             assert len(partitions) == 6
         assert await described_offsets(client, "none") == {}
+        for wanted in (topics, None):
+            groups = [DescribeShareGroupOffsetsRequestGroup(group_id="", topics=wanted)]
+            described = only((await client.call(DescribeShareGroupOffsetsRequest(groups=groups), 1)).groups)
+            assert described.error_code == ErrorCode.INVALID_GROUP_ID
         twice = [DescribeShareGroupOffsetsRequestGroup(group_id="group", topics=None)] * 2
         only((await client.call(DescribeShareGroupOffsetsRequest(groups=twice), 1)).groups)
         # Comparing each of 12,000 topics with the others held the event loop for 2 s.

@@ -8,7 +8,7 @@ from typing import Final
 
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, intersection, union
 from broker.coordinator.group.share.partition_states import RESET_OFFSET, Initialization, PartitionStates
-from broker.coordinator.group.share.records import states_record
+from broker.coordinator.group.share.records import assignment_epoch_record, epoch_record, states_record
 from broker.coordinator.group.share.shard import ShareGroupShard, config_of, share_group, share_group_or_new
 from broker.coordinator.group.share.share_group import ShareGroup
 from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
@@ -22,6 +22,11 @@ from metadata.image import TopicImage
 
 # Kafka's message.
 UNKNOWN_PARTITION: Final = "This server does not host this topic-partition."
+
+# A new group has this epoch, as in Kafka, without topics and without members.
+_FIRST_EPOCH: Final = 1
+_NO_HASH: Final = 0
+_NO_TIME_MS: Final = 0
 
 # Initialization
 
@@ -90,14 +95,26 @@ def alter_offsets(
             if image is not None and error is None:
                 offsets.setdefault(image.topic_id, {})[each.partition_index] = each.start_offset
         responses.append(response)
-    initialization = Initialization(group_id, group.epoch, offsets)
+    initialization = Initialization(group_id, group.epoch or _FIRST_EPOCH, offsets)
     records = _change(state, group, group.states.beginning(initialization.partitions))
+    if records:
+        records = [*_first_epoch(group), *records]
 
     def apply() -> None:
         if records:
             share_group(state, group_id).begin_initialization(initialization.partitions, now_ms)
 
     return Decision(records, (responses, initialization), apply)
+
+
+def _first_epoch(group: ShareGroup) -> list[CoordinatorRecord]:
+    """The records of a new group's epoch; none of other groups."""
+    if group.epoch:
+        return []
+    return [
+        epoch_record(group.group_id, _FIRST_EPOCH, _NO_HASH),
+        assignment_epoch_record(group.group_id, _FIRST_EPOCH, _NO_TIME_MS),
+    ]
 
 
 def _offset_error(topic: TopicImage | None, partition: int, start_offset: int) -> KafkaError | None:

@@ -6,6 +6,7 @@ import pytest
 
 from broker.coordinator.group.share.offsets import alter_offsets, delete_offsets, delete_states
 from broker.coordinator.group.share.partition_states import Initialization, PartitionStates
+from broker.coordinator.group.share.shard import share_group
 from broker.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
@@ -54,6 +55,8 @@ def test_offsets_of_a_new_group_are_set_before_its_first_member(shard: ShareGrou
     unknown, invalid = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REQUEST
     assert codes == [(0, ErrorCode.NONE), (2, unknown), (-1, unknown), (1, invalid), (0, unknown)]
     shard.initialize(initialization)
+    group = share_group(shard.state, GROUP)
+    assert (group.epoch, group.assignment_epoch) == (1, 1)
     client = ShareClient(shard, "m", ["a"])
     settle(shard, client)
     topic_id = shard.topic_id("a")
