@@ -18,6 +18,12 @@ CONFIGS: Final = {
     "group.consumer.heartbeat.interval.ms": "5000",
     "group.consumer.min.heartbeat.interval.ms": "5000",
     "group.initial.rebalance.delay.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    "group.share.assignor.offload.enable": "false",
+    # The share sessions of ended sequences stay.
+    "group.share.max.share.sessions": "1000000",
+    # Sequences wait until locks have expired.
+    "group.share.min.record.lock.duration.ms": "1000",
     # The fetch sessions of ended sequences stay.
     "max.incremental.fetch.session.cache.slots": "1000000",
     # Kafka removes empty groups when it looks for expired offsets.
@@ -26,6 +32,10 @@ CONFIGS: Final = {
     "offsets.topic.replication.factor": "1",
     # The records of steps have fixed times, which are long ago: producers would expire by them.
     "producer.id.expiration.check.interval.ms": "2147483647",
+    "share.coordinator.append.linger.ms": "0",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",

@@ -7,6 +7,7 @@ from tests.differential.families.configs import BrokerConfigs, Configs
 from tests.differential.families.groups import ClassicGroups, ConsumerGroups, MixedGroups
 from tests.differential.families.quotas import Quotas
 from tests.differential.families.records import FetchSessions, Offsets
+from tests.differential.families.shares import ShareGroups
 from tests.differential.families.transactions import Transactions
 from tests.differential.sequences import Family
 
@@ -22,6 +23,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         BrokerConfigs(),
         Offsets(),
         FetchSessions(),
+        ShareGroups(),
     )
 }
 

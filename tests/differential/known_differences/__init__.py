@@ -9,6 +9,7 @@ from tests.differential.known_differences.groups import GROUPS
 from tests.differential.known_differences.mixed_groups import MIXED_GROUPS
 from tests.differential.known_differences.quotas import QUOTAS
 from tests.differential.known_differences.records import RECORDS
+from tests.differential.known_differences.shares import SHARES
 from tests.differential.known_differences.transactions import TRANSACTIONS
 
 __all__ = ["KNOWN_DIFFERENCES", "Difference", "KnownDifference", "first_difference"]
@@ -20,4 +21,5 @@ KNOWN_DIFFERENCES: Final[Sequence[KnownDifference]] = (
     *QUOTAS,
     *CONFIGS,
     *RECORDS,
+    *SHARES,
 )

@@ -49,7 +49,7 @@ RECORDS: Final[Sequence[KnownDifference]] = (
             ours=lambda message: isinstance(message, str),
             reason="says why a batch was refused where Kafka's response has the error code alone",
         )
-        for family in ("offsets", "fetch-sessions")
+        for family in ("offsets", "fetch-sessions", "shares")
         for step in ("Append", "Produce")
     ),
     *(
