@@ -134,6 +134,7 @@ async def test_request_after_a_waiting_fetch_is_handled_at_once_and_answered_aft
     assert only(only(produced.responses).partition_responses).error_code == 0
 
 
+@pytest.mark.usefixtures("few_objects")
 async def test_waiting_fetch_is_dropped_with_its_connection(node: RunningNode, client: WireClient) -> None:
     await create_topic(client)
     async with connected(node.port) as leaver:
@@ -143,7 +144,7 @@ async def test_waiting_fetch_is_dropped_with_its_connection(node: RunningNode, c
 
     with trio.fail_after(60):
         while waiting_fetches():
-            # Each look holds the node's loop, for up to a second where many tests have run: leave it some time.
+            # Each look holds the node's loop: leave it some time.
             await trio.sleep(0.1)
 
 

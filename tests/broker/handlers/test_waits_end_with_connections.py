@@ -18,6 +18,8 @@ from tests.support.running_node import RunningNode, running_node
 from tests.support.scripted_follower import scripted_follower
 from tests.support.wire_client import WireClient, connected
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 LEADER, FOLLOWER = 1, 2
 FOREVER_MS = 600_000
 COMMITTED = 3
@@ -79,7 +81,7 @@ async def connections_that_close(node: RunningNode) -> AsyncIterator[list[WireCl
         assert connections() >= before + LEAVING
     with trio.fail_after(20):
         while connections() > before + 1:
-            # Each look holds the node's loop, for up to a second where many tests have run: leave it some time.
+            # Each look holds the node's loop: leave it some time.
             await trio.sleep(0.1)
 
 
