@@ -12,6 +12,7 @@ import pytest
 from trio.testing import MockClock
 
 from jepsen.processes import ports
+from tests.support.compiled_tests import import_share
 from tests.support.order_of_tests import order_for_processes
 from tests.support.other_interpreter import divide_for_other_interpreter
 from tests.support.source_code import ROOT
@@ -19,6 +20,10 @@ from tests.support.source_code import ROOT
 pytest_plugins = ["tests.support.examples", "tests.support.open_clients"]
 
 FIGURE = "figure"
+
+# The processes of a run by pytest-xdist, and the number of this one.
+WORKER_COUNT = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+WORKER_NUMBER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
 # A node starts in about half the processor time if its modules are compiled, and the tests start hundreds of processes.
 # If the environment disables compiled modules beside the sources, this process and those share a directory of them, as
@@ -84,10 +89,8 @@ def _ports_of_this_process() -> Iterator[None]:
 
     A node that is down does not hold its ports, and finds them free when it starts again.
     """
-    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ports, "PORTS", ports.PORTS[number::count])
+        patch.setattr(ports, "PORTS", ports.PORTS[WORKER_NUMBER::WORKER_COUNT])
         yield
 
 
@@ -125,13 +128,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept, others = divide_for_other_interpreter(items)
         config.hook.pytest_deselected(items=others)
         items[:] = kept
-    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if processes > 1:
-        items[:] = order_for_processes(items, processes)
+    if WORKER_COUNT > 1:
+        items[:] = order_for_processes(items, WORKER_COUNT)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Collect the tests without garbage collection, which takes a quarter of the time and frees nothing. The tests and
     their modules stay excluded from it: each full collection would examine a million objects, for up to half a second.
 
@@ -139,6 +141,8 @@ def pytest_collection() -> Generator[None, object, object]:
     """
     gc.disable()
     try:
+        if WORKER_COUNT > 1:
+            import_share(session.config.args, WORKER_NUMBER, WORKER_COUNT)
         return (yield)
     finally:
         gc.freeze()
