@@ -73,6 +73,12 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.replication": (
         "broker.client",
         "broker.config.effective",
+        # A follower's connection to its leader is a pump, like those of clients.
+        "broker.net.connection_drivers",
+        "broker.net.driven_connection",
+        "broker.net.receive_buffer",
+        "broker.net.reply",
+        "broker.net.tls_stream",
         "broker.storage",
         "broker.wire",
         "kraft",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from broker.client.connection_failures import connect_failure, foreign_answer, lost_reason, refusal
+from broker.client.connection_failures import foreign_answer, lost_reason, refusal
 from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
 from broker.client.errors import AuthenticationFailed, ConnectionLost
 from broker.client.payloads import decode_response, encode_request
@@ -104,19 +104,14 @@ class Connection:
         Raises ConnectionLost if that takes longer than `connect_timeout_ms`, or fails; AuthenticationFailed if one side
         refuses the other.
         """
-        try:
-            with trio.fail_after(connect_timeout_ms / 1000):
-                transport = await trio.open_tcp_stream(host, port)
-                try:
-                    stream = await security.secure(transport, host)
-                    login = security.login
-                    again_at = inf if login is None else await login.authenticate(stream, client_id)
-                except BaseException:
-                    transport.socket.close()
-                    raise
-        except (OSError, UnicodeError, trio.TooSlowError) as error:  # UnicodeError: the host name cannot be one
-            raise ConnectionLost(connect_failure(error, connect_timeout_ms)) from error
-        return cls(stream, client_id, request_timeout_ms=request_timeout_ms, login=login, authenticate_at=again_at)
+        stream, again_at = await security.connect(host, port, client_id, connect_timeout_ms)
+        return cls(
+            stream,
+            client_id,
+            request_timeout_ms=request_timeout_ms,
+            login=security.login,
+            authenticate_at=again_at,
+        )
 
     async def run(self) -> None:
         """Carry requests until the connection is lost; then close it and raise ConnectionLost."""

@@ -3,12 +3,13 @@
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
-from broker.client.connection_failures import refusal
+from broker.client.connection_failures import connect_failure, refusal
 from broker.client.errors import AuthenticationFailed, ConnectionLost
 from broker.net.tls_stream import HandshakeFailed, start_tls
 
@@ -25,6 +26,28 @@ class ConnectionSecurity:
 
     tls: Callable[[], ssl.SSLContext] | None = attrs.field(default=None, repr=False)
     login: "SaslLogin | None" = None
+
+    async def connect(
+        self, host: str, port: int, client_id: str, connect_timeout_ms: float
+    ) -> tuple[trio.abc.Stream, float]:
+        """Connect to a node, secure the connection and authenticate.
+
+        Returns the stream, and when to authenticate again as a time of Trio's clock; inf is never. Raises
+        ConnectionLost if that takes longer than `connect_timeout_ms`, or fails; AuthenticationFailed if one side
+        refuses the other.
+        """
+        try:
+            with trio.fail_after(connect_timeout_ms / 1000):
+                transport = await trio.open_tcp_stream(host, port)
+                try:
+                    stream = await self.secure(transport, host)
+                    again_at = inf if self.login is None else await self.login.authenticate(stream, client_id)
+                except BaseException:
+                    transport.socket.close()
+                    raise
+        except (OSError, UnicodeError, trio.TooSlowError) as error:  # UnicodeError: the host name cannot be one
+            raise ConnectionLost(connect_failure(error, connect_timeout_ms)) from error
+        return stream, again_at
 
     async def secure(self, stream: trio.SocketStream, host: str) -> trio.abc.Stream:
         """The stream of a new connection to `host`, ready for requests or for the login.

@@ -20,16 +20,13 @@ import trio
 
 from broker.net.admission import Admission, ConnectionLimits, ConnectionRates, ListenerKind, UnlimitedRates
 from broker.net.connection import Connection, Service
-from broker.net.connection_scheduler import ConnectionScheduler, LoopMeter
+from broker.net.connection_drivers import ConnectionDrivers
+from broker.net.connection_scheduler import LoopMeter
 from broker.net.deadlines import Deadlines
 from broker.net.listener_security import PLAINTEXT, Handshakes, ListenerSecurity, NotSecured
-from broker.net.poller import can_poll
 from broker.net.replica_streams import ControllerService, First, Identity, ServeReplica, UndecidedStream, read_first
 from broker.net.reserve import Reserve
-from broker.net.socket_reactor import SocketReactor
 from broker.net.stream_driver import serve_stream
-from broker.net.tls_stream import beneath_tls
-from broker.net.tls_transport import socket_transport
 from broker.net.turn_timer import TurnTimer
 
 # The size of an Envelope (KIP-590) without the forwarded request, which may have any size that brokers accept: a
@@ -52,11 +49,11 @@ Handle: TypeAlias = Callable[[trio.SocketStream, str, bool], Awaitable[None]]
 class Acceptor:
     """Accepts connections on any number of listeners, and counts them.
 
-    `commit` ends every turn (see `ConnectionScheduler`). `kernel_socket` gives the kernel's socket beneath a stream, or
-    None for a stream that is served through Trio. `on_close` is called with every closed connection, which has the
-    reason, and `on_refused` for refused ones, with the listener, the peer's address and the reason. While connections
-    are held because of their addresses' rates, only the first of them is reported. `timer` measures requests.
-    `on_unsecured` is called likewise for failed TLS handshakes. `accepted` and `refused` count connections by listener.
+    `drivers` drive the accepted connections; `commit`, `kernel_socket` and `timer` are theirs, see `ConnectionDrivers`.
+    `on_close` is called with every closed connection, which has the reason, and `on_refused` for refused ones, with the
+    listener, the peer's address and the reason. While connections are held because of their addresses' rates, only the
+    first of them is reported. `on_unsecured` is called likewise for failed TLS handshakes. `accepted` and `refused`
+    count connections by listener.
     """
 
     def __init__(
@@ -73,11 +70,10 @@ class Acceptor:
         self._on_unsecured = on_unsecured or on_refused
         self._handshakes = Handshakes()
         self._admission = Admission(limits, rates or UnlimitedRates())
-        self._kernel_socket = kernel_socket
         self._on_close = on_close
         self._on_refused = on_refused
-        self._scheduler = ConnectionScheduler(commit, timer)
-        self._reactor = SocketReactor(self._scheduler, limits.send_buffer_bytes) if can_poll() else None
+        self.drivers = ConnectionDrivers(commit, kernel_socket, limits.send_buffer_bytes, timer)
+        self._scheduler = self.drivers.scheduler
         self._activity: dict[Connection, int] = {}
         self._times_closed: Counter[str] = Counter()
         self._deadlines = Deadlines()
@@ -117,8 +113,7 @@ class Acceptor:
         """Drive the accepted connections; runs beside any number of `serve`."""
         try:
             async with trio.open_nursery() as nursery:
-                if self._reactor:
-                    nursery.start_soon(self._reactor.run)
+                nursery.start_soon(self.drivers.run)
                 nursery.start_soon(self._close_idle)
                 nursery.start_soon(self._deadlines.run)
         finally:
@@ -314,8 +309,7 @@ class Acceptor:
         elif self._admission.has_too_many:
             self._close_client()
         try:
-            if self._reactor and (sock := self._kernel_socket(beneath_tls(stream))):
-                self._reactor.adopt(socket_transport(self._reactor, sock, connection, stream))
+            if self.drivers.adopt(stream, connection):
                 return
         except OSError as error:
             self._forget(connection)

@@ -15,6 +15,7 @@ from enum import Enum
 from struct import Struct
 from typing import Any, Final, Protocol, TypeAlias
 
+from broker.net.driven_connection import ClosedTransport, Transport
 from broker.net.listener_security import ANONYMOUS
 from broker.net.receive_buffer import ReceiveBuffer
 from broker.net.reply import Part, PendingReply, Reply
@@ -33,35 +34,6 @@ OUTGOING_MAX: Final = 64 * 1024
 
 # `Service.serve`: a connection, and where in its buffer the request begins and ends.
 Serve: TypeAlias = Callable[["Connection", int, int], Reply]
-
-
-class Transport(Protocol):
-    """The driver's side of a connection."""
-
-    def flush(self) -> bool:
-        """Send as much of what is outgoing as is possible without waiting; False if some is left.
-
-        The transport runs the connection again once the rest is sent.
-        """
-        ...
-
-    def shut(self) -> None:
-        """Close at once; nothing more is sent."""
-        ...
-
-
-class ClosedTransport:
-    """The transport of a closed connection.
-
-    A connection and its transport refer to each other. Replacing the transport breaks the cycle, so that both and the
-    receive buffer are freed at once, and not only by the garbage collector.
-    """
-
-    def flush(self) -> bool:
-        return False
-
-    def shut(self) -> None:
-        pass
 
 
 class Sender(Enum):
@@ -284,6 +256,12 @@ class Connection:
         self._exclusive = PendingReply(self, is_exclusive=True)  # never completed, so that no request is run
         self._is_held = True
         self._close_if_answered()
+
+    def commit_failed(self) -> None:
+        self.close("a write failed; nothing of this turn was acknowledged")
+
+    def fail(self, error: Exception) -> None:
+        self.close(f"connection failed: {error}")
 
     def close(self, reason: str | None) -> None:
         """Close now, dropping every reply; the reason is for the log (None: the peer simply left)."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.net.connection import Connection
+from broker.net.driven_connection import DrivenConnection
 from broker.net.turn_timer import TurnTimer
 
 
@@ -19,7 +19,7 @@ class LoopMeter(Protocol):
         """A turn begins that is measured."""
         ...
 
-    def pumped(self, connection: Connection) -> None:
+    def pumped(self, connection: DrivenConnection) -> None:
         """The requests of a connection were served, and those of the next one are from now on."""
         ...
 
@@ -33,7 +33,8 @@ class ConnectionScheduler:
 
     An acknowledgement may be in a connection's outgoing list before its record is written; `commit`
     writes everything staged in this turn with one gathered write per partition, and only then anything is sent. Where
-    the commit fails, the turn's connections are closed instead: their clients retry, and nothing was acknowledged.
+    the commit fails, the turn's connections of clients are closed instead: the clients retry, and nothing was
+    acknowledged.
 
     Sending to all at the end also saves the peer wake-ups: it finds several replies at a time.
 
@@ -47,16 +48,16 @@ class ConnectionScheduler:
         self._commit = commit
         self.timer = timer
         self.meter: LoopMeter | None = None
-        self._queue: list[Connection] = []
+        self._queue: list[DrivenConnection] = []
         self._running = False
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: DrivenConnection) -> None:
         """Have the connection take part in the next turn."""
         if not connection.queued:
             connection.queued = True
             self._queue.append(connection)
 
-    def run(self, connection: Connection) -> None:
+    def run(self, connection: DrivenConnection) -> None:
         """Run the connection in a turn now, or after the current one."""
         self.add(connection)
         self.run_all()
@@ -84,7 +85,7 @@ class ConnectionScheduler:
         finally:
             self._running = False
 
-    def _turn(self, connections: list[Connection], timer: TurnTimer | None = None) -> None:
+    def _turn(self, connections: list[DrivenConnection], timer: TurnTimer | None = None) -> None:
         unfinished = []
         timed = None if timer is None else timer.timed
         meter = None if self.meter is None else _begun(self.meter)
@@ -103,8 +104,8 @@ class ConnectionScheduler:
             timer.committed()
         if not committed:
             for connection in connections:
-                connection.close("a write failed; nothing of this turn was acknowledged")
-            return
+                connection.commit_failed()
+            unfinished = [each for each in unfinished if not each.closed]
         for connection in connections:
             if (connection.outgoing or connection.muted) and not connection.transport.flush():
                 continue  # the transport runs it again after it has sent the rest

@@ -10,8 +10,8 @@ from typing import Final
 
 import trio
 
-from broker.net.connection import Connection
 from broker.net.connection_scheduler import ConnectionScheduler
+from broker.net.driven_connection import DrivenConnection
 from broker.net.poller import MUTED, READ, WRITE, open_poller
 from broker.net.send import send_queue
 
@@ -106,7 +106,7 @@ class SocketTransport:
 
     __slots__ = ("_add_turn", "_reactor", "connection", "descriptor", "events", "sock")
 
-    def __init__(self, reactor: SocketReactor, sock: socket.socket, connection: Connection) -> None:
+    def __init__(self, reactor: SocketReactor, sock: socket.socket, connection: DrivenConnection) -> None:
         self._reactor = reactor
         self._add_turn = reactor.scheduler.add
         self.sock = sock
@@ -127,7 +127,7 @@ class SocketTransport:
         except BlockingIOError:
             return
         except OSError as error:
-            connection.close(f"connection failed: {error}")
+            connection.fail(error)
             return
         if not count:
             connection.close(None)
@@ -142,7 +142,7 @@ class SocketTransport:
         try:
             connection.outgoing_size -= send_queue(self.sock, queue, connection.outgoing_size)
         except OSError as error:
-            connection.close(f"connection failed: {error}")
+            connection.fail(error)
             return False
         if queue:
             if self.events != WRITE:

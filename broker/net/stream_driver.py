@@ -4,15 +4,15 @@ from typing import Final
 
 import trio
 
-from broker.net.connection import Connection
 from broker.net.connection_scheduler import ConnectionScheduler
+from broker.net.driven_connection import DrivenConnection
 from broker.net.reply import FileRange, Part
 
 # File ranges are read and sent in pieces of this size, so that a slow reader holds one piece in memory.
 PIECE_SIZE: Final = 256 * 1024
 
 
-async def serve_stream(stream: trio.abc.Stream, connection: Connection, scheduler: ConnectionScheduler) -> None:
+async def serve_stream(stream: trio.abc.Stream, connection: DrivenConnection, scheduler: ConnectionScheduler) -> None:
     """Serve one connection until either side closes it; closes the stream."""
     async with stream:
         transport = StreamTransport(connection, scheduler)
@@ -30,7 +30,7 @@ async def serve_stream(stream: trio.abc.Stream, connection: Connection, schedule
 class StreamTransport:
     """A reader and a writer task over one stream."""
 
-    def __init__(self, connection: Connection, scheduler: ConnectionScheduler) -> None:
+    def __init__(self, connection: DrivenConnection, scheduler: ConnectionScheduler) -> None:
         self._connection = connection
         self._scheduler = scheduler
         self._changed = trio.lowlevel.ParkingLot()
@@ -72,7 +72,7 @@ class StreamTransport:
                     for part in parts:
                         await _send_part(stream, part)
                 except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
-                    connection.close(f"connection failed: {error}")
+                    connection.fail(error)
                     return
                 del connection.outgoing[: len(parts)]
                 connection.outgoing_size = sum(map(len, connection.outgoing))

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 import trio
 
-from broker.net.connection import Connection
+from broker.net.driven_connection import DrivenConnection
 from broker.net.poller import MUTED, READ, WRITE
 from broker.net.reply import Buffer, FileRange, Part
 from broker.net.send import JOIN_BELOW, ShortFile, drop_sent
@@ -34,7 +34,9 @@ class TlsTransport(SocketTransport):
 
     __slots__ = ("_encrypted", "_encrypted_of", "_engine", "_has_more")
 
-    def __init__(self, reactor: SocketReactor, sock: socket.socket, connection: Connection, engine: TlsEngine) -> None:
+    def __init__(
+        self, reactor: SocketReactor, sock: socket.socket, connection: DrivenConnection, engine: TlsEngine
+    ) -> None:
         super().__init__(reactor, sock, connection)
         self._engine = engine
         self._encrypted: bytes | memoryview = b""  # what the socket has not taken yet
@@ -52,7 +54,7 @@ class TlsTransport(SocketTransport):
         except BlockingIOError:
             return
         except OSError as error:
-            connection.close(f"connection failed: {error}")
+            connection.fail(error)
             return
         if not count:
             connection.close(None)
@@ -74,7 +76,7 @@ class TlsTransport(SocketTransport):
         try:
             is_sent = self._send()
         except OSError as error:  # of the socket, of the file that is sent, or of TLS
-            connection.close(f"connection failed: {error}")
+            connection.fail(error)
             return False
         if not is_sent:
             if self.events != WRITE:
@@ -104,7 +106,7 @@ class TlsTransport(SocketTransport):
         try:
             count = self._decrypt_into(space)
         except ssl.SSLError as error:
-            connection.close(f"connection failed: {error}")
+            connection.fail(error)
             return
         if not count and self._has_more:
             connection.close(None)
@@ -171,7 +173,7 @@ class TlsTransport(SocketTransport):
 
 
 def socket_transport(
-    reactor: SocketReactor, sock: socket.socket, connection: Connection, stream: trio.abc.Stream
+    reactor: SocketReactor, sock: socket.socket, connection: DrivenConnection, stream: trio.abc.Stream
 ) -> SocketTransport:
     """The transport of a connection that has had the stream, whose kernel socket is `sock`."""
     if isinstance(stream, TlsStream):

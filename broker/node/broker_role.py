@@ -24,8 +24,8 @@ from broker.quota import BrokerQuotas, QuotaWindows
 from broker.replication.disconnected_brokers import DisconnectedBrokers
 from broker.replication.fetch_plan import FetchSettings
 from broker.replication.fetch_sessions import FetchSessions
+from broker.replication.fetcher_context import FetcherContext
 from broker.replication.replica_directories import has_replica
-from broker.replication.replica_fetcher import FetcherContext
 from broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import find_replica_selector
@@ -259,6 +259,7 @@ class BrokerRole:
         shared = self._shared
         return FetcherContext(
             env=shared.env,
+            drivers=shared.acceptor.drivers,
             settings=settings_from(FetchSettings, shared.config, replica_id=shared.config.node_id),
             client_id=f"broker-{shared.config.node_id}-fetcher",
             listener_name=shared.config.endpoints.inter_broker_listener_name,

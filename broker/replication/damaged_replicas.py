@@ -17,9 +17,9 @@ from typing import Final
 import trio
 
 from broker.replication.damage_checks import DamageChecks
+from broker.replication.fetcher_context import FetcherContext
 from broker.replication.leader_role import LeaderRole
 from broker.replication.partition import Partition
-from broker.replication.replica_fetcher import FetcherContext
 from broker.replication.segment_repair import RepairDeferred, RepairFailed, SegmentRepair
 from broker.storage.damage import Damage, DamagedRanges
 from broker.storage.log import Log

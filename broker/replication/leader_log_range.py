@@ -1,13 +1,15 @@
 """Asks a leader for the start and end offsets of its logs, for followers whose fetch offset is out of range."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias
 
-from broker.client import Connection
 from broker.replication.fetch_plan import PartitionKey
 from broker.replication.partition import Partition
 from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kraft import lazy_attrs
+
+# Sends a request in a version, and returns its response. Raises ConnectionLost.
+Call: TypeAlias = Callable[[Any, int], Awaitable[Any]]
 
 _VERSION: Final = 7
 _LATEST: Final = -1
@@ -24,7 +26,7 @@ class LeaderLogRange:
 
 
 async def fetch_leader_log_ranges(
-    connection: Connection,
+    call: Call,
     replica_id: int,
     partitions: Mapping[PartitionKey, Partition],
     leader_epochs: Mapping[PartitionKey, int],
@@ -34,7 +36,7 @@ async def fetch_leader_log_ranges(
     The end is the leader's log end offset, not the high watermark. Raises ConnectionLost.
     """
     starts, ends = [
-        await _ask(connection, replica_id, partitions, leader_epochs, timestamp) for timestamp in (_EARLIEST, _LATEST)
+        await _ask(call, replica_id, partitions, leader_epochs, timestamp) for timestamp in (_EARLIEST, _LATEST)
     ]
     return {
         key: LeaderLogRange(leader_epochs[key], starts[key], ends[key])
@@ -44,7 +46,7 @@ async def fetch_leader_log_ranges(
 
 
 async def _ask(
-    connection: Connection,
+    call: Call,
     replica_id: int,
     partitions: Mapping[PartitionKey, Partition],
     leader_epochs: Mapping[PartitionKey, int],
@@ -59,7 +61,7 @@ async def _ask(
         )
         topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic)).partitions.append(asked)
     request = ListOffsetsRequest(replica_id=replica_id, topics=list(topics.values()))
-    response = await connection.call(request, _VERSION)
+    response = await call(request, _VERSION)
     return {
         keys[topic.name, answer.partition_index]: answer.offset
         for topic in response.topics

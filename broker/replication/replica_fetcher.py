@@ -1,69 +1,35 @@
 """Fetches from one other broker the partitions of this broker that the other one leads.
 
-One task, one connection, one request at a time. The records of a response are appended at once, with one write per
-partition; the fetch offsets of the next request acknowledge them to the leader. If the topic's config requires it
-(`flush.messages`), they are flushed before that request.
+One connection, one request at a time. The records of a response are appended in the turn that receives it, with one
+write per partition, and the next request leaves in the same turn; its fetch offsets acknowledge the records to the
+leader. A task does what has to wait: it connects, authenticates again, flushes logs before the next request if the
+topic's config requires it (`flush.messages`), and asks for the range of a leader's log.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from struct import Struct
+from typing import Any, Final
 
 import trio
 
-from broker.client import Connection, ConnectionLost
-from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
-from broker.replication.disconnected_brokers import DisconnectedBrokers
-from broker.replication.fetch_plan import (
-    BACKOFF_MIN_MS,
-    FETCH_VERSION,
-    Diverging,
-    FetchPlan,
-    FetchSettings,
-    Outcome,
-    OutOfRange,
-    PartitionKey,
-    Position,
-    Records,
-    Refused,
-)
-from broker.replication.follower_role import following
-from broker.replication.leader_log_range import LeaderLogRange, fetch_leader_log_ranges
+from broker.client import ConnectionLost, decode_response
+from broker.net.tls_stream import socket_beneath
+from broker.replication.fetch_plan import BACKOFF_MIN_MS, FETCH_VERSION, FetchPlan, OutOfRange, PartitionKey
+from broker.replication.fetcher_context import CONNECT_TIMEOUT_MS, FetcherContext
+from broker.replication.followed_partitions import FollowedPartitions
+from broker.replication.leader_connection import NO_ANSWER, LeaderConnection
+from broker.replication.leader_log_range import fetch_leader_log_ranges
 from broker.replication.partition import Partition
-from broker.replication.throttles import Throttle
-from broker.storage.fetched_batches import UnexpectedGap
-from broker.wire.errors import ErrorCode, KafkaError, WireError
-from kraft import lazy_attrs
-from kraft.env import Env, FsyncFailed
+from broker.wire.api.fetch import FetchRequest
+from broker.wire.errors import WireError
 from metadata.image import BrokerImage
 
-CONNECT_TIMEOUT_MS: Final = 1_000
 # How long a request may stay unanswered before its session is ended for the sake of a new partition. While records
 # arrive, requests are answered sooner.
 RESPONSE_DUE_MS: Final = 10
-
-
-@lazy_attrs.frozen(kw_only=True)
-class FetcherContext:
-    """The settings and services that the fetchers of a broker share.
-
-    `source` finds a broker's registration; `listener_name` names the endpoint to fetch from. `throttle` limits the
-    bytes fetched for throttled replicas that are not in sync. `log_failed` is called with a partition whose disk has
-    failed.
-    """
-
-    env: Env
-    settings: FetchSettings
-    client_id: str
-    listener_name: str
-    request_timeout_ms: float  # replica.socket.timeout.ms
-    source: Callable[[int], BrokerImage | None]
-    broker_epoch: Callable[[], int]
-    throttle: Throttle
-    log_failed: Callable[[Partition, OSError], None]
-    disconnected_brokers: DisconnectedBrokers
-    security: ConnectionSecurity = PLAINTEXT
+_LINGER: Final = Struct("ii")
 
 
 class ReplicaFetcher:
@@ -75,13 +41,13 @@ class ReplicaFetcher:
 
     def __init__(self, context: FetcherContext, source_id: int, on_truncated: Callable[[Partition], None]) -> None:
         self._context = context
-        self._on_truncated = on_truncated
         self._env = context.env
         self._source_id = source_id
         self._plan = FetchPlan(context.settings)
-        self._partitions: dict[PartitionKey, Partition] = {}
-        self._unflushed: dict[Partition, None] = {}
-        self._damaged: dict[PartitionKey, tuple[int, str]] = {}  # the damage that was traced, by offset and reason
+        self._followed = FollowedPartitions(context, source_id, self._plan, on_truncated)
+        self._out_of_range: list[OutOfRange] = []
+        self._due_at: float | None = None  # of the response to the fetch in flight
+        self._authenticate_at = 0.0
         self._changed = trio.Event()
         self._connected_to: BrokerImage | None = None
         self._connection_scope = trio.CancelScope()
@@ -89,31 +55,28 @@ class ReplicaFetcher:
     @property
     def followed(self) -> Iterable[PartitionKey]:
         """The partitions it fetches, including those that are paused."""
-        return self._partitions.keys()
+        return self._followed.keys
 
     def follow(self, partition: Partition) -> None:
         """Fetch a partition from its log end offset, under its current leader epoch."""
-        key = partition_key(partition)
-        self._partitions[key] = partition
-        self._plan.follow(key, _position(partition))
-        self._queue_flush(partition)
-        self._wake_up()
+        self._followed.add(partition)
+        self._partitions_changed()
 
     def forget(self, partition: Partition) -> None:
         """Stop fetching a partition. A response that is on its way is ignored for it."""
-        key = partition_key(partition)
-        self._partitions.pop(key, None)
-        self._damaged.pop(key, None)
-        self._plan.forget(key)
-        self._wake_up()
+        self._followed.remove(partition)
+        self._partitions_changed()
 
-    def _wake_up(self) -> None:
-        """Wake the tasks that wait for work; drop a connection to a former incarnation of the source."""
-        changed, self._changed = self._changed, trio.Event()
-        changed.set()
+    def _partitions_changed(self) -> None:
+        """Wake the task that waits for work; drop a connection to a former incarnation of the source."""
+        self._wake_up()
         connected_to, source = self._connected_to, self._source()
         if connected_to is not None and source is not None and source.broker_epoch != connected_to.broker_epoch:
             self._connection_scope.cancel()
+
+    def _wake_up(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
 
     async def run(self) -> None:
         """Fetch until cancelled."""
@@ -141,205 +104,124 @@ class ReplicaFetcher:
 
     async def _connect_and_fetch(self) -> None:
         """Connect and fetch, until the connection is lost or no partition is left to fetch."""
-        source = self._source()
-        endpoint = None if source is None else source.end_points.get(self._context.listener_name)
+        context, source = self._context, self._source()
+        endpoint = None if source is None else source.end_points.get(context.listener_name)
         if endpoint is None:
             return
         self._connected_to = source
+        security = context.security
         try:
-            connection = await Connection.open(
-                endpoint.host,
-                endpoint.port,
-                self._context.client_id,
-                connect_timeout_ms=CONNECT_TIMEOUT_MS,
-                request_timeout_ms=self._context.request_timeout_ms,
-                security=self._context.security,
+            stream, self._authenticate_at = await security.connect(
+                endpoint.host, endpoint.port, context.client_id, CONNECT_TIMEOUT_MS
             )
-            self._context.disconnected_brokers.discard(self._source_id)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._run_connection, connection, nursery.cancel_scope)
-                nursery.start_soon(self._end_waiting_requests, connection)
-                await self._fetch_until_lost(connection)
-                nursery.cancel_scope.cancel()
         except ConnectionLost as error:
-            self._disconnected(error)
+            self._disconnected(str(error))
+            return
+        # A reset drops the bytes that the kernel has not sent: no request may reach the leader after this connection.
+        with suppress(OSError):
+            socket_beneath(stream).setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, _LINGER.pack(1, 0))
+        context.disconnected_brokers.discard(self._source_id)
+        is_plain = security.tls is None and security.login is None
+        connection = LeaderConnection(context.drivers.scheduler.run, context.client_id, is_plain=is_plain)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._carry, stream, connection, nursery.cancel_scope)
+            nursery.start_soon(self._fetch_over, connection, nursery.cancel_scope)
 
-    async def _run_connection(self, connection: Connection, scope: trio.CancelScope) -> None:
+    async def _carry(self, stream: trio.abc.Stream, connection: LeaderConnection, scope: trio.CancelScope) -> None:
+        await self._context.drivers.carry(stream, connection)
+        self._disconnected(connection.close_reason)
+        scope.cancel()
+
+    async def _fetch_over(self, connection: LeaderConnection, scope: trio.CancelScope) -> None:
+        """Fetch over a connection; closes it if a response is late or cannot be read."""
+        self._trace("fetcher_connected")
+        self._due_at = None
+        self._out_of_range = []
         try:
-            await connection.run()
+            await self._fetch_while_followed(connection)
         except ConnectionLost as error:
-            self._disconnected(error)
+            connection.close(str(error))
+        else:
             scope.cancel()
 
-    async def _end_waiting_requests(self, connection: Connection) -> None:
-        """End a request that waits at the leader without naming a new partition: the leader needs it to commit there.
+    async def _fetch_while_followed(self, connection: LeaderConnection) -> None:
+        """Do what a round waits for, until no partition is left to fetch. Raises ConnectionLost."""
+        while self._plan or self._due_at is not None:
+            if self._due_at is not None:
+                await self._wait_for_response(connection, self._due_at)
+            elif self._followed.unflushed:
+                await self._followed.flush()
+            elif self._out_of_range:
+                await self._find_range(connection)
+            elif trio.current_time() >= self._authenticate_at:
+                await self._authenticate_again(connection)
+            elif not self._send_fetch(connection, trio.current_time()):
+                with trio.move_on_at(self._plan.ready_at()):
+                    await self._changed.wait()
 
+    async def _wait_for_response(self, connection: LeaderConnection, due_at: float) -> None:
+        """Wait for the time of the response, or for anything else to do. Raises ConnectionLost if it is late.
+
+        Ends a request that waits at the leader without naming a new partition: the leader needs it to commit there.
         While records arrive the response is about to come; a full request for a new session would then cost more than
         it saves.
         """
-        with suppress(ConnectionLost):
-            while True:
-                if self._plan.is_urgent:
-                    await trio.sleep(RESPONSE_DUE_MS / 1000)
-                    if self._plan.is_urgent:
-                        await connection.call(self._plan.session_end(self._context.broker_epoch()), FETCH_VERSION)
-                else:
-                    await self._changed.wait()
-
-    def _disconnected(self, error: ConnectionLost) -> None:
-        self._context.disconnected_brokers.add(self._source_id)
-        self._trace("fetcher_disconnected", reason=str(error))
-
-    async def _fetch_until_lost(self, connection: Connection) -> None:
-        """Fetch over a connection until it is lost or no partition is left to fetch."""
-        self._trace("fetcher_connected")
-        while self._plan:
-            if self._unflushed:
-                await self._flush()
-            self._pause_throttled()
-            request = self._plan.request(self._context.broker_epoch(), trio.current_time())
-            if request is None:
-                with trio.move_on_at(self._plan.ready_at()):
-                    await self._changed.wait()
-                continue
-            try:
-                response = await connection.call(request, FETCH_VERSION)
-            except ConnectionLost:
-                return
-            out_of_range = self._apply(self._plan.handle_response(response, trio.current_time()))
-            if out_of_range:
-                await self._find_range(connection, out_of_range)
-
-    def _pause_throttled(self) -> None:
-        """Leave out throttled partitions while the throttle's quota is exceeded."""
-        throttle = self._context.throttle
-        wait_ms = throttle.wait_ms
-        if wait_ms <= 0:
-            return
-        # Limited, as the quota may be changed meanwhile.
-        until = trio.current_time() + min(wait_ms, self._context.settings.backoff_ms) / 1000
-        for key in list(self._plan.lagging):
-            if self._partitions[key].throttled_as_follower:
-                self._plan.delay(key, until)
-
-    # Responses
-
-    def _apply(self, outcomes: Sequence[Outcome]) -> list[OutOfRange]:
-        """Apply a response; returns the partitions whose range must be asked from the leader."""
-        out_of_range = []
-        for outcome in outcomes:
-            match outcome:
-                case Records():
-                    self._attempt(outcome.key, partial(self._append, outcome))
-                case Diverging():
-                    self._attempt(outcome.key, partial(_truncate, outcome))
-                case Refused():
-                    is_damage = outcome.code is ErrorCode.CORRUPT_MESSAGE
-                    self._refused(outcome.key, outcome.code.name, is_damage=is_damage)
-                case OutOfRange():
-                    out_of_range.append(outcome)
-        return out_of_range
-
-    def _attempt(self, key: PartitionKey, act: Callable[[Partition], None]) -> None:
-        """Apply a part of a response to a partition, and continue fetching it from its new log end offset."""
-        partition = self._partitions.get(key)
-        if partition is None:
-            return  # an earlier part of the response has taken its log directory offline
-        try:
-            act(partition)
-        except FsyncFailed:
-            raise
-        except OSError as error:
-            self._context.log_failed(partition, error)
-            return
-        except (KafkaError, WireError) as error:
-            if partition.log is not None and partition.log.failure is not None:
-                self._context.log_failed(partition, partition.log.failure)
-                return
-            self._plan.back_off(key, trio.current_time())
-            self._refused(key, str(error), is_damage=_is_damage(error))
-            return
-        assert partition.log is not None, "it was not closed meanwhile"
-        if partition.log.durability.is_unsettled:
-            self.forget(partition)
-            self._on_truncated(partition)
+        if self._plan.is_urgent:
+            await trio.sleep(RESPONSE_DUE_MS / 1000)
+            if self._plan.is_urgent:
+                session_end = self._plan.session_end(self._context.broker_epoch())
+                connection.post(session_end, FETCH_VERSION, _ignore)
+        elif trio.current_time() >= due_at:
+            raise ConnectionLost(NO_ANSWER)
         else:
-            if self._damaged and partition.log.log_end_offset != self._damaged.get(key, (-1, ""))[0]:
-                self._damaged.pop(key, None)
-            self._plan.set_position(key, _position(partition))
-            self._queue_flush(partition)
+            with trio.move_on_at(due_at):
+                await self._changed.wait()
 
-    def _queue_flush(self, partition: Partition) -> None:
-        log = partition.log
-        if partition.flushes_appends and log is not None and log.needs_flush(int(self._env.wall() * 1000)):
-            self._unflushed[partition] = None
+    async def _authenticate_again(self, connection: LeaderConnection) -> None:
+        """Authenticate before the session ends (KIP-368). Raises ConnectionLost."""
+        login = self._context.security.login
+        assert login is not None, "only sessions that have authenticated end"
+        self._authenticate_at = await login.converse(self._call_over(connection))
 
-    async def _flush(self) -> None:
-        """Flush all logs that require it, at the same time. If this is cancelled, they stay in `_unflushed`."""
-        partitions = list(self._unflushed)
-        async with trio.open_nursery() as nursery:
-            for partition in partitions:
-                nursery.start_soon(self._flush_log, partition)
-        for partition in partitions:
-            del self._unflushed[partition]
+    def _call_over(self, connection: LeaderConnection) -> Any:
+        return partial(connection.call, timeout_ms=self._context.request_timeout_ms)
 
-    async def _flush_log(self, partition: Partition) -> None:
-        if partition.log is None:
-            return
+    def _send_fetch(self, connection: LeaderConnection, now: float) -> bool:
+        """Send the next fetch; False if there is nothing to fetch now."""
+        self._followed.pause_throttled(now)
+        request = self._plan.request(self._context.broker_epoch(), now)
+        if request is None:
+            return False
+        self._due_at = now + self._context.request_timeout_ms / 1000
+        connection.post(request, FETCH_VERSION, partial(self._answered, connection))
+        return True
+
+    def _answered(self, connection: LeaderConnection, payload: memoryview) -> None:
+        """Apply the response to a fetch, and send the next fetch, unless something has to be done before that."""
         try:
-            await partition.log.flush()
-        except FsyncFailed:
-            raise
-        except OSError as error:
-            self._context.log_failed(partition, error)
+            response = decode_response(FetchRequest, FETCH_VERSION, payload)
+        except WireError as error:
+            connection.close(f"an answer that cannot be read: {error}")
+            return
+        now = trio.current_time()
+        self._due_at = None
+        self._out_of_range = self._followed.apply(self._plan.handle_response(response, now))
+        has_to_wait = self._followed.unflushed or self._out_of_range or now >= self._authenticate_at
+        if has_to_wait or not self._send_fetch(connection, now):
+            self._wake_up()
 
-    def _append(self, found: Records, partition: Partition) -> None:
-        data = found.data
-        records = memoryview(b"") if data.records is None else data.records
-        assert isinstance(records, memoryview), "decoded"
-        if partition.throttled_as_follower:
-            self._context.throttle.record(len(records))
-        following(partition, found.leader_epoch).append_fetched(
-            records,
-            leader_high_watermark=data.high_watermark,
-            leader_log_start_offset=data.log_start_offset,
-            now_ms=int(self._env.wall() * 1000),
-        )
-
-    async def _find_range(self, connection: Connection, asked: Sequence[OutOfRange]) -> None:
+    async def _find_range(self, connection: LeaderConnection) -> None:
         """Ask the leader for the start and end of its logs, and move this broker's log ends into that range."""
-        partitions = {each.key: self._partitions[each.key] for each in asked if each.key in self._partitions}
+        asked, self._out_of_range = self._out_of_range, []
+        partitions = self._followed.find(each.key for each in asked)
         epochs = {each.key: each.leader_epoch for each in asked}
-        try:
-            ends = await fetch_leader_log_ranges(connection, self._context.settings.replica_id, partitions, epochs)
-        except ConnectionLost:
-            return
-        for key, partition in partitions.items():
-            if self._partitions.get(key) is not partition or partition.leader_epoch != epochs[key]:
-                continue
-            self._plan.back_off(key, trio.current_time())
-            found = ends.get(key)
-            if found is None:
-                self._refused(key, "the leader did not return the start and end of its log")
-            else:
-                self._attempt(key, partial(_move_into_range, found))
+        replica_id = self._context.settings.replica_id
+        ranges = await fetch_leader_log_ranges(self._call_over(connection), replica_id, partitions, epochs)
+        self._followed.move_into_range(partitions, epochs, ranges)
 
-    def _refused(self, key: PartitionKey, reason: str, *, is_damage: bool = False) -> None:
-        partition = self._partitions.get(key)
-        if partition is None:
-            return
-        partition.trace("replica_fetch_refused", source=self._source_id, reason=reason)
-        if is_damage and partition.log is not None:
-            damage = partition.log.log_end_offset, reason
-            if self._damaged.get(key) != damage:
-                self._damaged[key] = damage
-                partition.trace(
-                    "replica_fetch_damaged",
-                    topic=partition.topic,
-                    source=self._source_id,
-                    offset=damage[0],
-                    reason=reason,
-                )
+    def _disconnected(self, reason: str) -> None:
+        self._context.disconnected_brokers.add(self._source_id)
+        self._trace("fetcher_disconnected", reason=reason)
 
     def _source(self) -> BrokerImage | None:
         return self._context.source(self._source_id)
@@ -348,31 +230,5 @@ class ReplicaFetcher:
         self._env.trace(kind, node=self._context.settings.replica_id, source=self._source_id, **fields)
 
 
-def partition_key(partition: Partition) -> PartitionKey:
-    return partition.topic_id, partition.index
-
-
-def _is_damage(error: KafkaError | WireError) -> bool:
-    """Whether the leader has sent a damaged batch. A gap may be right, so it does not count the first time."""
-    if isinstance(error, KafkaError):
-        return error.code is ErrorCode.CORRUPT_MESSAGE and not isinstance(error, UnexpectedGap)
-    return True
-
-
-def _position(partition: Partition) -> Position:
-    log = partition.log
-    assert log is not None, "a replica without a log does not follow"
-    return Position(partition.leader_epoch, log.log_end_offset, log.epochs.latest_epoch, log.log_start_offset)
-
-
-def _truncate(found: Diverging, partition: Partition) -> None:
-    following(partition, found.leader_epoch).truncate(found.epoch, found.end_offset)
-
-
-def _move_into_range(ends: LeaderLogRange, partition: Partition) -> None:
-    """Truncate to the leader's log end, or restart at its log start, by Kafka's rules."""
-    follower = following(partition, ends.leader_epoch)
-    if ends.end_offset < follower.log.log_end_offset:
-        follower.truncate(ends.leader_epoch, ends.end_offset)
-    elif ends.start_offset > follower.log.log_end_offset:
-        follower.restart_at(ends.start_offset)
+def _ignore(payload: memoryview) -> None:
+    """The response to the end of a session says nothing."""

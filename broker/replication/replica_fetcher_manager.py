@@ -6,8 +6,10 @@ from typing import TypeAlias
 import trio
 
 from broker.replication.fetch_plan import PartitionKey
+from broker.replication.fetcher_context import FetcherContext
+from broker.replication.followed_partitions import partition_key
 from broker.replication.partition import Partition
-from broker.replication.replica_fetcher import FetcherContext, ReplicaFetcher, partition_key
+from broker.replication.replica_fetcher import ReplicaFetcher
 
 # Makes truncations of these partitions' logs durable, so that they take appends again: `LogManager.settle`.
 SettleLogs: TypeAlias = Callable[[Sequence[tuple[str, int]]], Awaitable[None]]

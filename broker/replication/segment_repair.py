@@ -20,9 +20,9 @@ import trio
 
 from broker.client import Connection, ConnectionLost
 from broker.replication.fetch_plan import FETCH_VERSION
+from broker.replication.fetcher_context import CONNECT_TIMEOUT_MS, FetcherContext
 from broker.replication.follower_role import FollowerRole
 from broker.replication.partition import Partition
-from broker.replication.replica_fetcher import CONNECT_TIMEOUT_MS, FetcherContext
 from broker.storage.batch_scan import check_follows, find_intact
 from broker.storage.cleaner.cleaned_segment import CleanedSegment
 from broker.storage.cleaner.segment_reader import read_batches

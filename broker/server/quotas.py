@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import trio
 
-from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
+from broker.net.driven_connection import DrivenConnection
 from broker.server.session import HeldTime, Session
 
 T = TypeVar("T")
@@ -161,7 +161,7 @@ class Charging(Throttling):
         """See `broker.net.connection_scheduler.LoopMeter`."""
         self._began_s = self._clock_s()
 
-    def pumped(self, connection: Connection) -> None:
+    def pumped(self, connection: DrivenConnection) -> None:
         """See `broker.net.connection_scheduler.LoopMeter`."""
         now_s, began_s, session = self._clock_s(), self._began_s, connection.session
         self._began_s = now_s

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from math import inf
 from random import Random
 
+from broker.net.connection_drivers import ConnectionDrivers
 from broker.replication.disconnected_brokers import DisconnectedBrokers
 from broker.replication.fetch_plan import FetchSettings
+from broker.replication.fetcher_context import FetcherContext
 from broker.replication.partition import Partition
-from broker.replication.replica_fetcher import FetcherContext
 from broker.replication.throttles import Throttle
-from kraft.env import Env, RealDisk
+from kraft.env import Env, RealDisk, Tracer
 from metadata.image import BrokerImage
 from metadata.records import BrokerEndpoint
 from tests.support.logs import no_trace
@@ -29,15 +30,23 @@ def fail(partition: Partition, error: OSError) -> None:
 
 
 def fetcher_context(
-    leader: Callable[[], BrokerImage | None], log_failed: Callable[[Partition, OSError], None] = fail
+    leader: Callable[[], BrokerImage | None],
+    log_failed: Callable[[Partition, OSError], None] = fail,
+    drivers: ConnectionDrivers | None = None,
+    trace: Tracer = no_trace,
+    request_timeout_ms: float = REQUEST_TIMEOUT_MS,
 ) -> FetcherContext:
-    """The context of a follower that finds the registration of its leader by `leader`."""
+    """The context of a follower that finds the registration of its leader by `leader`.
+
+    Without `drivers`, it reads its connections through Trio's streams.
+    """
     return FetcherContext(
-        env=Env(RealDisk(), Random(1), lambda: 0.0, no_trace),
+        drivers=drivers or ConnectionDrivers(lambda: True, lambda stream: None, -1),
+        env=Env(RealDisk(), Random(1), lambda: 0.0, trace),
         settings=FetchSettings(LOCAL),
         client_id="follower",
         listener_name="PLAINTEXT",
-        request_timeout_ms=REQUEST_TIMEOUT_MS,
+        request_timeout_ms=request_timeout_ms,
         source=lambda broker_id: leader(),
         broker_epoch=lambda: 7,
         throttle=Throttle(1, 1_000, quota=lambda: inf, now_ms=lambda: 0),

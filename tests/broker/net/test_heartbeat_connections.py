@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from broker.net.connection import ClosedTransport, Connection, Sender, Service
+from broker.net.connection import Connection, Sender, Service
+from broker.net.driven_connection import ClosedTransport
 from broker.net.heartbeat_connections import HeartbeatConnections
 from broker.net.reply import Reply
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest

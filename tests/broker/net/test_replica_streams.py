@@ -5,7 +5,8 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.net.connection import ClosedTransport, Connection, Sender
+from broker.net.connection import Connection, Sender
+from broker.net.driven_connection import ClosedTransport
 from broker.net.replica_streams import Identity, UndecidedStream
 from broker.net.reply import Reply
 

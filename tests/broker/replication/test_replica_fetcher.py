@@ -11,6 +11,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from broker.config.effective import TopicConfig
+from broker.net.connection_drivers import ConnectionDrivers
 from broker.replication.partition import Partition
 from broker.replication.replica_fetcher import ReplicaFetcher
 from broker.storage.log_config import LogConfig
@@ -22,7 +23,7 @@ from broker.wire.api.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from broker.wire.errors import ErrorCode
-from kraft.env import Disk
+from kraft.env import Disk, kernel_socket
 from metadata.image import BrokerImage
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.fetcher_context import fetcher_context, leader_at
@@ -80,10 +81,15 @@ class Leader:
 
 @asynccontextmanager
 async def fetching_from_leader(partition: Partition) -> AsyncIterator[tuple[Leader, ReplicaFetcher]]:
-    """A leader that is not registered yet, and a running fetcher, which follows nothing yet."""
+    """A leader that is not registered yet, and a running fetcher, which follows nothing yet.
+
+    The fetcher's connections are driven by a reactor, as in a process of its own.
+    """
+    drivers = ConnectionDrivers(lambda: True, kernel_socket, -1)
     async with scripted_node(lambda request: leader.answer(request)) as node, trio.open_nursery() as nursery:
         leader = Leader(partition, node)
-        context = fetcher_context(lambda: leader.registration, lambda *failed: leader.failed.append(failed))
+        context = fetcher_context(lambda: leader.registration, lambda *failed: leader.failed.append(failed), drivers)
+        nursery.start_soon(drivers.run)
         fetcher = ReplicaFetcher(context, A, lambda truncated: leader.truncated.append(truncated))
         nursery.start_soon(fetcher.run)
         yield leader, fetcher
