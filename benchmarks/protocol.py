@@ -11,7 +11,8 @@ import time
 from collections.abc import Sequence
 
 import attrs
-from crc32c import crc32c
+
+from kraft.checksums import crc32c
 
 PRODUCE_VERSION, FETCH_VERSION, METADATA_VERSION = 9, 12, 1
 CORRELATION_ID = 7

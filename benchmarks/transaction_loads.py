@@ -10,12 +10,12 @@ from typing import Any, Final
 import attrs
 import trio
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from crc32c import crc32c
 
 from benchmarks import protocol
 from benchmarks.loadgen import LoadFailed
 from broker.client import Consumer as OwnConsumer
 from broker.client import TopicPartition as OwnPartition
+from kraft.checksums import crc32c
 
 _TIMEOUT_S: Final = 60
 _RECORDS_AT_ONCE: Final = 10_000

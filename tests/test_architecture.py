@@ -40,7 +40,7 @@ IN_EVERY_GROUP = (
 )
 
 # Extends attrs, and imports nothing of the project.
-ANYWHERE = ("kraft.lazy_attrs",)
+ANYWHERE = ("kraft.checksums", "kraft.lazy_attrs")
 
 # The project imports that each package may have, besides its own modules. The most specific entry counts.
 DIRECTIONS: dict[str, tuple[str, ...]] = {

@@ -14,11 +14,10 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from broker.storage.log_config import MAX_LONG
 from broker.storage.segment_files import DELETED_SUFFIX
 from broker.storage.whole_file import read_whole, replace_whole, sync_file, write_whole
+from kraft.checksums import crc32c
 from kraft.env import Disk, Tracer
 
 SNAPSHOT_SUFFIX = ".snapshot"

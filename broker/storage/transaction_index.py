@@ -15,10 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from broker.storage.whole_file import read_whole, replace_whole, sync_file, try_to_read
 from broker.wire.errors import WireError
+from kraft.checksums import crc32c
 from kraft.env import Disk
 
 TRANSACTION_INDEX_VERSION: Final = 0

@@ -7,8 +7,6 @@ timestamps or compression. The rules, error codes and messages follow Kafka's Un
 
 from typing import Final
 
-from crc32c import crc32c
-
 from broker.storage.log_config import LogConfig
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import (
@@ -32,6 +30,7 @@ from broker.wire.records import (
     restamp,
 )
 from broker.wire.records.batch import ATTRIBUTES_POSITION, CONTROL_FLAG, FOREIGN_ATTRIBUTES, MAGIC
+from kraft.checksums import crc32c
 
 # The decompressed size that is always allowed, and the largest ratio to the batch's size beyond it.
 _CONTENT_SIZE_MIN: Final = 2 * 1024 * 1024

@@ -3,10 +3,9 @@
 from collections.abc import Generator, Mapping
 from typing import Final, TypeAlias, TypeVar
 
-from crc32c import crc32c
-
 from broker.telemetry.otlp import TEXT_MAX
 from kraft import lazy_attrs
+from kraft.checksums import crc32c
 from metadata.configuration import CLIENT_METRICS_CONFIGS, ClientMetricsConfigs
 from metadata.configuration.client_metrics import ALL_METRICS, client_patterns
 from metadata.regex.matching import Regex

@@ -13,12 +13,15 @@ from broker.cli.node_config import read_node_config
 from kraft import lazy_attrs
 
 _PACKAGES: Final = ("kraft", "metadata", "broker", "jepsen")
-# The last one is Python's own, for names of hosts.
+# The last ones are for names of hosts, and for compressed records.
 _MODULES: Final = (
     "jepsen.testing.node_main",
     "broker.node.broker_role",
     "broker.node.controller_role",
     "encodings.idna",
+    "cramjam",
+    "lz4.frame",
+    "zstandard",
 )
 # The APIs by which a node joins a cluster and creates topics, in the order of their first requests.
 _APIS_OF_A_START: Final = (62, 70, 63, 18, 3, 19, 56, 1, 58, 67, 0)

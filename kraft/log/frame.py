@@ -15,10 +15,10 @@ must not be dropped silently.
 import struct
 
 import attrs
-import crc32c
 import msgpack
 
 from kraft import lazy_attrs
+from kraft.checksums import crc32c
 from kraft.log.flipped_bit import flipped_bit
 from kraft.replicated_log import Batch, BatchKind
 
@@ -40,7 +40,7 @@ def encode_frame(batch: Batch, durable_size: int) -> bytes:
     kind_and_count = batch.kind << 24 | len(batch.records)
     header = _HEADER.pack(durable_size, batch.base_offset, batch.epoch, batch.append_time_ms, kind_and_count)
     body: bytes = header + msgpack.packb(batch.records)
-    return _PREFIX.pack(MAGIC, len(body), crc32c.crc32c(body)) + body
+    return _PREFIX.pack(MAGIC, len(body), crc32c(body)) + body
 
 
 def decode_frame(data: memoryview, position: int) -> Frame | None:
@@ -77,7 +77,7 @@ def decode_flipped_frame(data: memoryview, position: int) -> Frame | None:
     start = position + _PREFIX.size
     if magic != MAGIC or start + size > len(data):
         return None
-    difference = crc32c.crc32c(data[start : start + size]) ^ crc
+    difference = crc32c(data[start : start + size]) ^ crc
     if difference.bit_count() == 1:  # a bit of the checksum itself
         at, bit = divmod(difference.bit_length() - 1, 8)
         return _decode_with_flipped(data, position, _PREFIX.size - 1 - at, bit)
@@ -101,4 +101,4 @@ def _decode_with_flipped(data: memoryview, position: int, at: int, bit: int) -> 
 
 def _is_intact(body: memoryview, crc: int) -> bool:
     """True if `crc` is the checksum of `body`."""
-    return crc32c.crc32c(body) == crc
+    return crc32c(body) == crc

@@ -12,9 +12,9 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-import crc32c
 import msgpack
 
+from kraft.checksums import crc32c
 from kraft.env import File, lacks_resources
 
 COPY_BYTES: Final = 512
@@ -88,7 +88,7 @@ def _encode(value: list[object]) -> bytes:
     packed: bytes = msgpack.packb(value)
     assert len(packed) <= COPY_BYTES - _HEADER.size, "a value of this length does not fit into a slot"
     body = packed.ljust(COPY_BYTES - _HEADER.size, b"\0")
-    crc = crc32c.crc32c(struct.pack(">H", len(packed)) + body)
+    crc = crc32c(struct.pack(">H", len(packed)) + body)
     return _HEADER.pack(crc, len(packed)) + body
 
 
@@ -96,7 +96,7 @@ def _decode(copy: bytes) -> tuple[int, tuple[object, ...]] | None:
     if len(copy) < COPY_BYTES:
         return None
     crc, size = _HEADER.unpack_from(copy)
-    if crc32c.crc32c(copy[4:]) != crc:
+    if crc32c(copy[4:]) != crc:
         return None
     try:
         sequence, *fields = msgpack.unpackb(copy[_HEADER.size : _HEADER.size + size])

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
-import crc32c
 import msgpack
 import trio
 
 from kraft import lazy_attrs
 from kraft.bounds import RECORDS_MAX
+from kraft.checksums import crc32c
 from kraft.core import OffsetAndEpoch, VoterSet
 from kraft.core.control_records import decode_voters, encode_voters
 from kraft.env import Disk, File, FsyncFailed
@@ -176,7 +176,7 @@ class Snapshots:
         for body in bodies:
             if self._is_overtaken(place):
                 return
-            frame = _FRAME.pack(len(body), crc32c.crc32c(body))
+            frame = _FRAME.pack(len(body), crc32c(body))
             file.write(position, [frame, body])
             position += len(frame) + len(body)
             await trio.lowlevel.checkpoint()
@@ -245,7 +245,7 @@ def _read_frames(file: File, read: Callable[[int, int], bytes]) -> Iterator[tupl
         body_size, crc = _FRAME.unpack(head) if len(head) == _FRAME.size else (-1, 0)
         fits = 0 < body_size <= min(size - position, BODY_BYTES_MAX)
         body = read(position + _FRAME.size, body_size) if fits else b""
-        if crc32c.crc32c(body) != crc or not body:
+        if crc32c(body) != crc or not body:
             break
         yield position, body
         position += _FRAME.size + body_size

@@ -8,10 +8,9 @@ file a node that restarts each day would never read the end. It need not survive
 from contextlib import suppress
 from typing import Final
 
-from crc32c import crc32c
-
 from broker.storage.checkpoints import CorruptCheckpoint, decode_checkpoint, encode_checkpoint
 from broker.storage.whole_file import read_whole, replace_whole
+from kraft.checksums import crc32c
 from kraft.env import Disk
 
 SCRUB_CHECKPOINT: Final = "scrub-offset-checkpoint"

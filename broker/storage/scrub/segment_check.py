@@ -10,13 +10,13 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 import attrs
-from crc32c import crc32c
 
 from broker.storage.scrub.index_checks import OffsetIndexCheck, TimeIndexCheck
 from broker.storage.scrub.transactions_check import TransactionsCheck
 from broker.wire.records import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
 from broker.wire.records.batch import ATTRIBUTES_POSITION, CONTROL_FLAG, LENGTH_MIN, MAGIC, TRANSACTIONAL_FLAG
 from kraft import lazy_attrs
+from kraft.checksums import crc32c
 from kraft.env import File
 
 PIECE_BYTES: Final = 256 * 1024

@@ -13,11 +13,10 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, TypeAlias
 
-from crc32c import crc32c
-
 from broker.wire.records.compression import Compression
 from broker.wire.records.errors import CorruptBatch, UnsupportedMagic
 from kraft import lazy_attrs
+from kraft.checksums import crc32c
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

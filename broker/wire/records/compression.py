@@ -4,6 +4,8 @@ gzip: RFC 1952 members. snappy: snappy-java's stream (a header, then raw snappy 
 reading also one bare raw block, which is what librdkafka and others send. lz4: the LZ4 frame format with independent
 blocks. zstd: Zstandard frames, with or without their content size.
 
+The libraries are imported when they are first used. Together they take 4 MB, and most nodes use one of them or none.
+
 Decompression is bounded by the caller and raises CorruptBatch alone, whatever the bytes are. As in Java's streams,
 bytes after the first lz4 frame are ignored, and further gzip members, snappy streams and zstd frames are read.
 """
@@ -13,10 +15,6 @@ from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
 from typing import Final, TypeAlias
-
-import cramjam
-import lz4.frame
-import zstandard
 
 from broker.wire.records.errors import CorruptBatch, TooLargeContent
 
@@ -65,6 +63,8 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
     if codec is Compression.LZ4:
         return _compress_lz4(data, level)
     if codec is Compression.ZSTD:
+        import zstandard
+
         return zstandard.ZstdCompressor(level=_ZSTD_LEVEL_DEFAULT if level is None else level).compress(data)
     return bytes(data)
 
@@ -100,6 +100,8 @@ def claimed_size(codec: Compression, data: Buffer) -> int | None:
     if codec is Compression.LZ4 and start.startswith(_LZ4_MAGIC) and len(data) >= _LZ4_HEADER_SIZE_MIN:
         return None
     if codec is Compression.ZSTD and start.startswith(_ZSTD_MAGIC_BYTES):
+        import zstandard
+
         try:
             content_size = zstandard.frame_content_size(start)
         except zstandard.ZstdError as error:
@@ -111,6 +113,8 @@ def claimed_size(codec: Compression, data: Buffer) -> int | None:
 
 
 def _snappy_size(data: Buffer) -> int:
+    import cramjam
+
     try:
         return cramjam.snappy.decompress_raw_len(data)
     except cramjam.DecompressionError as error:
@@ -200,6 +204,8 @@ _XERIAL_BLOCK_SIZE: Final = 32 * 1024
 
 
 def _compress_snappy(data: Buffer) -> bytes:
+    import cramjam
+
     view = memoryview(data)
     parts: list[bytes | cramjam.Buffer] = [_XERIAL_HEADER.pack(_XERIAL_MAGIC, _XERIAL_VERSION, _XERIAL_VERSION)]
     for start in range(0, len(view), _XERIAL_BLOCK_SIZE):
@@ -209,6 +215,8 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 
 def _decompress_snappy(data: Buffer, max_size: int) -> bytes:
+    import cramjam
+
     view = memoryview(data)
     blocks = list(_xerial_blocks(view)) if bytes(view[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC else [view]
     try:
@@ -261,6 +269,8 @@ _LZ4_RATIO_MAX: Final = 255
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    import lz4.frame
+
     compressed: bytes = lz4.frame.compress(
         data,
         compression_level=_LZ4_LEVEL_FAST if level in (None, _LZ4_LEVEL_DEFAULT) else level,
@@ -272,6 +282,8 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
 
 
 def _decompress_lz4(data: Buffer, max_size: int) -> bytes:
+    import lz4.frame
+
     if len(data) < _LZ4_HEADER_SIZE_MIN:
         raise _truncated(Compression.LZ4)
     if not data[_LZ4_FLAGS_POSITION] & _LZ4_INDEPENDENT_BLOCKS:
@@ -303,6 +315,8 @@ _ZSTD_CHECKSUM_SIZE: Final = 4
 
 
 def _decompress_zstd(data: Buffer, max_size: int) -> bytes:
+    import zstandard
+
     view = memoryview(data)
     if not view:
         raise _truncated(Compression.ZSTD)
@@ -359,6 +373,8 @@ def _zstd_skippable_size(rest: memoryview) -> int | None:
 
 def _measure_zstd_frame(rest: memoryview, whole_size: int) -> tuple[int, int, int]:
     """Size of the frame that `rest` begins with, the most its blocks can hold, and how many blocks there are."""
+    import zstandard
+
     parameters = zstandard.get_frame_parameters(rest)
     position = zstandard.frame_header_size(rest)
     content_size_max = blocks = 0
