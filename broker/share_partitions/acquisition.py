@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import attrs
-
 from broker.net.reply import FileRange
+from kraft import lazy_attrs
 from metadata.protocol import ShareAcquireMode
 
 
@@ -107,7 +106,7 @@ class Acquisition:
             self.add(first, last, delivery_count)
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Limits:
     """The limits of one fetch from a share-partition: an `Acquisition`, and the bytes of records.
 
@@ -119,7 +118,7 @@ class Limits:
     min_one_batch: bool
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Delivery:
     """Records that were acquired. Without any, others may be acquired at once: unwanted ones have been passed over."""
 

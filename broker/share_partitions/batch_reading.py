@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
-
 from broker.net.reply import FileRange
 from broker.share_partitions.acquisition import AcquiredRecords, FetchedBatch
 from broker.storage.aborted_transactions import aborted_transactions
@@ -12,6 +10,7 @@ from broker.storage.log import Log, LogSlice
 from broker.storage.segment_list import unreadable
 from broker.storage.transaction_index import AbortedTransaction
 from broker.wire.records import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
+from kraft import lazy_attrs
 
 # A read looks at this many headers at most, in about 2 ms. Consumers rarely ask for more records than that.
 _BATCHES_MAX: Final = 1024
@@ -19,7 +18,7 @@ _BATCHES_MAX: Final = 1024
 _CHUNK_BYTES: Final = 16 * 1024
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class BatchRead:
     """`batches` are whole batches; their positions count from the beginning of `slice`."""
 

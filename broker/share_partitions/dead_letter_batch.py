@@ -20,6 +20,7 @@ from broker.wire.records import (
     read_header,
 )
 from broker.wire.records.record import encode_headers
+from kraft import lazy_attrs
 
 # Dead letters of one batch, which take some 3 ms to encode; and their bytes, unless a single one takes more.
 _RECORDS_MAX: Final = 200
@@ -28,7 +29,7 @@ _BYTES_MAX: Final = 1 << 20
 _RECORD_OVERHEAD_BYTES: Final = 32
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Source:
     """The partition whose records have failed for a share group, in the leader epoch in which this broker leads it."""
 
@@ -37,7 +38,7 @@ class Source:
     leader_epoch: int
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class DeadLetterBatch:
     """`encoded` has `count` dead letters, those of the records `letters`; without any, it is empty."""
 
@@ -46,7 +47,7 @@ class DeadLetterBatch:
     encoded: bytes
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class _SourceBatch:
     """The records from `first_offset` to `last_offset`, by offset. They are None if their contents are not known."""
 

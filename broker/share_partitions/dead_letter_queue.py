@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any, Final
 
-import attrs
 import trio
 
 from broker.share_partitions.dead_letter_batch import Source, build_batch
@@ -19,6 +18,7 @@ from broker.share_partitions.in_flight import DeadLetters
 from broker.share_partitions.settings import DeliverySettings
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 from kraft.env import Tracer
 
 # How long a write is tried again, from the last success of the share-partition on. It outlasts the election of another
@@ -36,7 +36,7 @@ _ALL_REPLICAS: Final = -1
 _ALSO_RETRIABLE: Final = (ErrorCode.INVALID_REPLICATION_FACTOR,)
 
 
-@attrs.define
+@lazy_attrs.define
 class DeadLetterCounts:
     """Counts of one group for metrics: the records that were copied, and the writes that were sent and have failed."""
 
@@ -45,7 +45,7 @@ class DeadLetterCounts:
     failed_requests: int = 0
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Outcome:
     """The outcome of a write. It is about the records `letters`, of which `count` were written."""
 
@@ -158,7 +158,7 @@ class DeadLetterWriter:
         return pause_s * self._rng.uniform(1 - _JITTER, 1 + _JITTER)
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class _Waiting:
     """Records that wait for their copy, since a time of Trio's clock."""
 

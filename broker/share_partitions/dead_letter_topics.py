@@ -3,11 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import attrs
-
 from broker.config.effective import EffectiveConfig
 from broker.wire.api.create_topics import CreatableTopic, CreatableTopicConfig
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 from metadata.configuration import TopicConfigs
 from metadata.image import MetadataImage
 
@@ -17,7 +16,7 @@ _DEFAULT: Final = -1
 _NO_LEADER: Final = -1
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class Destination:
     """The partition of a dead-letter topic that gets dead letters, and the id of its leader."""
 

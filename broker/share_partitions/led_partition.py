@@ -32,6 +32,7 @@ from broker.share_partitions.share_partition import InvalidState, SharePartition
 from broker.share_partitions.start_offset import find_start_offset
 from broker.share_partitions.state_writer import EXPECTED, TEMPORARY, QueuedWrite, StateWriter, client_error
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 from kraft.env import Tracer
 
 Steps: TypeAlias = Generator[None, None, None]
@@ -45,7 +46,7 @@ class Waiter(Protocol):
         ...
 
 
-@attrs.define
+@lazy_attrs.define
 class DeliveryCounts:
     """Counts of all share-partitions for metrics. `acknowledged` has an entry for each type of acknowledgement."""
 
@@ -53,7 +54,7 @@ class DeliveryCounts:
     locks_expired: int = 0
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class LeaderContext:
     """The surroundings of all share-partitions of a broker. `now_ms` is of a monotonic clock, `wall_ms` the time.
 

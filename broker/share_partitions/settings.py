@@ -7,6 +7,7 @@ import attrs
 
 from broker.config import KafkaConfig
 from broker.replication.commit_state import READ_COMMITTED, READ_UNCOMMITTED
+from kraft import lazy_attrs
 from metadata.configuration import GROUP_CONFIGS, ConfigKey, usable
 from metadata.configuration.group import GroupConfigs, group_bounds, share_offset_reset_ms, within_bounds
 
@@ -14,7 +15,7 @@ from metadata.configuration.group import GroupConfigs, group_bounds, share_offse
 _CACHED_MAX: Final = 100
 
 
-@attrs.frozen(kw_only=True)
+@lazy_attrs.frozen(kw_only=True)
 class DeliverySettings:
     """The configs in force for a share group: the group's own values, or those of the broker.
 

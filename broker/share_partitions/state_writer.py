@@ -5,13 +5,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import attrs
-
 from broker.coordinator.runtime.completion import Completion, completed
 from broker.coordinator.share.share_state import StateBatch
 from broker.net.completion import Completion as OwnCompletion
 from broker.share_partitions.in_flight import StateWrite
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 
 # The share coordinator may answer the next request: the share-partition goes on with its state in memory.
 TEMPORARY: Final = (
@@ -37,7 +36,7 @@ def client_error(error: KafkaError) -> KafkaError:
     return error if code in _FORWARDED else KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
 
-@attrs.frozen(eq=False)
+@lazy_attrs.frozen(eq=False)
 class QueuedWrite:
     """A write, and the completion of the acknowledgement that waits for it: None, or the error for the client."""
 
