@@ -44,12 +44,13 @@ _OWN: Final = frozenset({"__init__", "__eq__", "__ne__", "__hash__", "__setattr_
 
 
 def complete(module: ModuleType) -> None:
-    """Let attrs make all classes that a module declares, for a process whose forks will use them."""
+    """Let attrs make the constructors of all classes that a module declares, for a process whose forks will use them.
+
+    Forks generate the comparisons and texts that they use: few classes have any of them used.
+    """
     for cls in list(vars(module).values()):
-        if isinstance(cls, type) and cls.__module__ == module.__name__:
-            late = [member for member in vars(cls).values() if isinstance(member, _LateMember)]
-            if late:
-                late[0].declaration.complete(*(member.group for member in late))
+        if isinstance(cls, type) and cls.__module__ == module.__name__ and "__attrs_attrs__" in vars(cls):
+            attrs.fields(cls)
 
 
 class _Group(Enum):
@@ -67,14 +68,14 @@ class _Declaration:
         self.make, self.cls, self.options = make, cls, options
         self.made: type = cls
 
-    def complete(self, *groups: _Group) -> None:
-        """Let attrs generate groups of members. Threads may do so at the same time: each has the same result."""
+    def complete(self, group: _Group) -> None:
+        """Let attrs generate a group of members. Threads may do so at the same time: each has the same result."""
         for base in self.cls.__bases__:  # attrs asks base classes whether they are frozen
             if attrs.has(base):
                 attrs.fields(base)
         options = {**self.options}
-        for name, group in (("eq", _Group.COMPARISONS), ("repr", _Group.TEXT)):
-            if group not in groups:
+        for name, generated_by in (("eq", _Group.COMPARISONS), ("repr", _Group.TEXT)):
+            if group is not generated_by:
                 options[name] = False
         twin, kept = self.make(self.cls, **options), vars(self.made)
         slots = {*kept["__slots__"], "__weakref__"}
@@ -83,7 +84,7 @@ class _Declaration:
         generated = {
             name: member
             for name, member in vars(twin).items()
-            if name not in own | slots | _NOT_TAKEN and name[:2] == "__" and _group_of(name) in groups
+            if name not in own | slots | _NOT_TAKEN and name[:2] == "__" and _group_of(name) is group
         }
         first = generated.pop("__init__", None)  # at last: it says that the group is complete
         for name, member in generated.items():

@@ -25,6 +25,14 @@ _MODULES: Final = (
 )
 # The APIs by which a node joins a cluster and creates topics, in the order of their first requests.
 _APIS_OF_A_START: Final = (62, 70, 63, 18, 3, 19, 56, 1, 58, 67, 0)
+# Classes whose objects a start compares, by their modules. Other classes get their constructors only.
+_COMPARED: Final = (
+    ("broker.storage.meta_properties", "MetaProperties"),
+    ("broker.storage.cleaner.cleaner", "CleanerConfig"),
+    ("broker.storage.scrub.scrubber", "ScrubConfig"),
+    ("kraft.replicated_log", "Leadership"),
+    ("metadata.image.cluster", "BrokerImage"),
+)
 
 
 def prepare() -> Iterator[None]:
@@ -36,6 +44,9 @@ def prepare() -> Iterator[None]:
     yield
     yield from _compile_codecs()
     yield from _make_classes()
+    for module, name in _COMPARED:
+        _ = getattr(import_module(module), name).__eq__
+        yield
     yield from _import_handlers()
     yield from _make_classes()
 
