@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 import attrs
 
 from broker.client.arguments.check import Between, Bytes, Check, with_article
-from broker.client.arguments.composites import Attributes, Either, Entries, Fields, Items
+from broker.client.arguments.composites import Attributes, Either, Entries, Fields, Items, Positions
 from broker.client.arguments.scalars import (
     INT64,
     Anything,
@@ -69,6 +69,8 @@ def _check_of_generic(origin: Any, parts: tuple[Any, ...]) -> Check:
         return Function()
     if issubclass(origin, Mapping):
         return Entries(check_of(parts[0]), check_of(parts[1]))
+    if origin is tuple and parts[-1] is not ...:
+        return Positions(tuple(check_of(part) for part in parts))
     if issubclass(origin, Iterable):
         return Items(check_of(parts[0]))
     return _check_of_class(origin)

@@ -34,6 +34,31 @@ class Items:
 
 
 @attrs.frozen
+class Positions:
+    """A tuple or list with one value for each of `checks`, which is read into a tuple."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def name(self) -> str:
+        return f"a tuple of {', '.join(check.name for check in self.checks)}"
+
+    def takes(self, value: object) -> bool:
+        return isinstance(value, tuple | list) and len(value) == len(self.checks)
+
+    def read(self, value: Any) -> Any:
+        if not self.takes(value):
+            raise wrong_type(self.name, value)
+        items = []
+        for number, (check, item) in enumerate(zip(self.checks, value, strict=True)):
+            try:
+                items.append(check.read(item))
+            except WrongArgument as wrong:
+                raise wrong.inside(f"[{number}]") from None
+        return tuple(items)
+
+
+@attrs.frozen
 class Entries:
     """A mapping, which is read into a dict."""
 
