@@ -13,13 +13,42 @@ class ShareGroupSettings:
     """`share-group`: the configs of a share group, which begins at the first record of each partition.
 
     A record is archived after `delivery_count_limit` deliveries. With `has_libraries`, some members are consumers of
-    client libraries. These may acquire records, even several times, without giving them to the application.
+    client libraries. These may acquire records, even several times, without giving them to the application. Records
+    that have failed are copied to `dead_letter_topic`, if there is one (KIP-1191).
     """
 
     group: str
     delivery_count_limit: int
     lock_ms: int
     has_libraries: bool = False
+    dead_letter_topic: str = ""
+
+
+@attrs.frozen
+class DeadLetter:
+    """`dead-letters`: a record that failed for a group, as the dead-letter topic has it. The result is a tuple of them.
+
+    The other operation, `dead-letters-lost`, has the group, the partition, and the first and the last offset of records
+    that a node could not copy, as `LostDeadLetters`.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    delivery_count: int
+    value: str
+
+
+@attrs.frozen
+class LostDeadLetters:
+    """See `DeadLetter`."""
+
+    group: str
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
 
 
 @attrs.frozen

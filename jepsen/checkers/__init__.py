@@ -1,6 +1,7 @@
 """Checkers: one class for each promise that a history must keep, whatever faults occurred."""
 
 from jepsen.checkers.checker import Anomaly, Checker
+from jepsen.checkers.dead_letters import DEAD_LETTER_CHECKERS
 from jepsen.checkers.groups import GROUP_CHECKERS
 from jepsen.checkers.losses import Losses, count_losses
 from jepsen.checkers.queue import ACKS_ONE_CHECKERS, IDEMPOTENT_CHECKERS, QUEUE_CHECKERS
@@ -14,6 +15,7 @@ from jepsen.checkers.verdict import Promise, Verdict, judge
 
 __all__ = [
     "ACKS_ONE_CHECKERS",
+    "DEAD_LETTER_CHECKERS",
     "GROUP_CHECKERS",
     "IDEMPOTENT_CHECKERS",
     "QUEUE_CHECKERS",

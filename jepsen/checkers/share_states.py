@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from broker.coordinator.share.share_state import ACKNOWLEDGED, ARCHIVED, UNINITIALIZED
+from broker.coordinator.share.share_state import ACKNOWLEDGED, ARCHIVED, ARCHIVING, UNINITIALIZED
 from jepsen.checkers.checker import Anomaly
 from jepsen.checkers.records import final_reads
 from jepsen.checkers.share_records import Delivery, SharedRecords, SharePartition, excerpt, group_settings
@@ -19,7 +19,9 @@ from jepsen.history import History, Operation, Outcome
 from jepsen.share_values import StoredWrite
 from metadata.protocol import AcknowledgeType
 
-_FINAL: Final = (ACKNOWLEDGED, ARCHIVED)
+# Records that are ARCHIVING have failed: they are not delivered again, and wait for their dead letter.
+_GIVEN_UP: Final = (ARCHIVING, ARCHIVED)
+_FINAL: Final = (ACKNOWLEDGED, *_GIVEN_UP)
 
 
 @attrs.define
@@ -109,7 +111,7 @@ class FinalStatesHaveReasons:
             for offset, (state, count) in stored.finals.items():
                 kind = AcknowledgeType.ACCEPT if state == ACKNOWLEDGED else AcknowledgeType.REJECT
                 deliveries = records.of(partition, offset)
-                is_spent = state == ARCHIVED and count >= limit
+                is_spent = state in _GIVEN_UP and count >= limit
                 if not is_spent and not any(each.may_be_stored_as(kind) for each in deliveries):
                     what = f"{partition}: {offset} was stored as {state} at delivery {count}, without {kind.name}"
                     proof = (operation for each in deliveries for operation in _operations(each, offset))

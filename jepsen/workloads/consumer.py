@@ -121,13 +121,13 @@ def records_of(data: PartitionData, offset: int) -> list[tuple[int, str]]:
     try:
         for at, header in iter_headers(content):
             check_crc(content, at, header)
-            records += [(record.offset, _value(record.value or b"")) for record in iter_records(content, at, header)]
+            records += [(record.offset, value_of(record.value or b"")) for record in iter_records(content, at, header)]
     except WireError as error:
         raise Corrupt(str(error)) from error
     return [record for record in records if record[0] >= offset]
 
 
-def _value(content: bytes) -> str:
+def value_of(content: bytes) -> str:
     """The value without its padding; see `producer`."""
     return content.rpartition(b"/")[0].decode()
 

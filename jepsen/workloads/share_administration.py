@@ -65,11 +65,15 @@ async def wait_finished(client: Client, group: str, ends: Mapping[tuple[str, int
 
 
 def _configs(settings: ShareGroupSettings) -> Mapping[str, str]:
-    return {
+    configs = {
         "share.auto.offset.reset": "earliest",
         "share.delivery.count.limit": str(settings.delivery_count_limit),
         "share.record.lock.duration.ms": str(settings.lock_ms),
     }
+    if settings.dead_letter_topic:
+        configs["errors.deadletterqueue.topic.name"] = settings.dead_letter_topic
+        configs["errors.deadletterqueue.copy.record.enable"] = "true"
+    return configs
 
 
 async def _try_to_change(client: Client, level: int, groups: Sequence[ShareGroupSettings]) -> bool:
@@ -80,7 +84,7 @@ async def _try_to_change(client: Client, level: int, groups: Sequence[ShareGroup
     try:
         async with open_admin(client) as admin:
             finalized = (await admin.describe_features()).finalized
-            if _FEATURE not in finalized or not finalized[_FEATURE].highest:
+            if _FEATURE not in finalized or finalized[_FEATURE].highest < level:
                 (await admin.update_features({_FEATURE: FeatureUpdate(level)})).raise_first()
             (await admin.incremental_alter_configs(changes)).raise_first()
     except (ClientError, KafkaError):

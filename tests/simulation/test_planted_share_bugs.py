@@ -16,6 +16,7 @@ SEEDS_MAX = 4
 
 # The checker that detects each bug, the first seed, the time in seconds, and the faults.
 SEARCHES: Final[dict[str, tuple[str, int, float, Sequence[str]]]] = {
+    "records that were delivered too often are no dead letters": ("FailedRecordsAreDeadLetters", 1, 10.0, ()),
     "acquired records are not locked": ("LocksAreExclusive", 2, 6.0, ()),
     "delivery counts are lost with the leader": ("DeliveriesAreCounted", 2, 20.0, tuple(FAULTS)),
     "released records are skipped": ("FinalStatesHaveReasons", 1, 6.0, ()),

@@ -53,8 +53,22 @@ def _from_the_end(store: Any) -> Any:
     return wrong
 
 
+def _rejected_only(state_for: Any) -> Any:
+    """Records that were delivered too often are given up without a dead letter."""
+
+    def wrong(partition: SharePartition, records: InFlightRange, state: RecordState) -> RecordState:
+        right: RecordState = state_for(partition, records, state)
+        is_released = state is RecordState.AVAILABLE and right is RecordState.ARCHIVING
+        return RecordState.ARCHIVED if is_released else right
+
+    return wrong
+
+
 SHARE_BUGS: dict[str, Bug] = {
     "acquired records are not locked": PatchedFunction(InFlightRange, "acquire", _lock_of_no_time),
+    "records that were delivered too often are no dead letters": PatchedFunction(
+        SharePartition, "_state_for", _rejected_only
+    ),
     "delivery counts are lost with the leader": PatchedFunction(SharePartition, "_load", _first_delivery),
     "released records are skipped": PatchedFunction(SharePartition, "_state_for", _archived),
     "the start offset passes records in flight": PatchedFunction(LedSharePartition, "_store", _from_the_end),

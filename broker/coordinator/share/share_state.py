@@ -16,6 +16,7 @@ UNINITIALIZED: Final = -1
 # The stored states of deliveries, by Kafka's numbers. Records that a consumer has acquired are stored as available.
 AVAILABLE: Final = 0
 ACKNOWLEDGED: Final = 2
+ARCHIVING: Final = 3
 ARCHIVED: Final = 4
 # The parts of a coordinator's key.
 _PARTS: Final = 3
@@ -55,8 +56,8 @@ class SharePartitionKey(NamedTuple):
 class StateBatch(NamedTuple):
     """The offsets from `first_offset` to `last_offset`, with one delivery state.
 
-    `delivery_state` is AVAILABLE, ACKNOWLEDGED or ARCHIVED. Fields have the names of Kafka's messages and records, so
-    that a batch can stand in them as it is.
+    `delivery_state` is AVAILABLE, ACKNOWLEDGED, ARCHIVING or ARCHIVED. Fields have the names of Kafka's messages and
+    records, so that a batch can stand in them as it is.
     """
 
     first_offset: int

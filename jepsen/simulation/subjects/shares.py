@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -11,9 +11,9 @@ from broker.replication.partition import Partition
 from broker.storage.log import Log
 from broker.wire.errors import KafkaError
 from broker.wire.records import iter_headers
-from jepsen.checkers import SHARE_CHECKERS, Anomaly
+from jepsen.checkers import DEAD_LETTER_CHECKERS, SHARE_CHECKERS, Anomaly
 from jepsen.history import History
-from jepsen.share_values import ShareGroupSettings, StoredWrite, StoredWrites
+from jepsen.share_values import LostDeadLetters, ShareGroupSettings, StoredWrite, StoredWrites
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.invariants import Committed
 from jepsen.simulation.invariants.replicas import integer
@@ -24,16 +24,18 @@ from jepsen.stored_share_states import stored_writes
 from jepsen.values import WantedTopic
 from jepsen.workloads.client import Client
 from jepsen.workloads.consumer import read_all
+from jepsen.workloads.dead_letter_reader import read_dead_letters
 from jepsen.workloads.producer import produce_to_all
 from jepsen.workloads.share_administration import begin_share_groups, wait_finished
 from jepsen.workloads.share_member import churn_share_members, finish_records
 from jepsen.workloads.share_session import ShareGroup
 
 TOPIC: Final = "share-queue"
+DEAD_LETTERS: Final = "dlq.share-queue"
 _PARTITIONS: Final = 2
 # Few, so that share-partitions share a coordinator, and not all of them do.
 _STATE_PARTITIONS: Final = 2
-_LEVEL: Final = 1
+_LEVEL: Final = 2
 _READ_BYTES: Final = 1 << 20
 _PRODUCED_PER_SECOND: Final = (0.3, 1.0, 2.0)
 _LIFETIME_SECONDS: Final = (4.0, 15.0, 60.0)
@@ -58,6 +60,12 @@ def share_topics(brokers: int) -> Sequence[WantedTopic]:
     safe = (("min.insync.replicas", str(most - 1)), ("flush.messages", "1"))
     return (
         WantedTopic(TOPIC, _PARTITIONS, configs=safe, replication_factor=most),
+        WantedTopic(
+            DEAD_LETTERS,
+            _PARTITIONS,
+            configs=(*safe, ("errors.deadletterqueue.group.enable", "true")),
+            replication_factor=most,
+        ),
         WantedTopic(CONSUMER_OFFSETS, _STATE_PARTITIONS, configs=safe, replication_factor=most),
         WantedTopic(SHARE_GROUP_STATE, _STATE_PARTITIONS, configs=safe, replication_factor=most),
     )
@@ -128,12 +136,16 @@ class ShareClients:
         self._rng = rng
         self._partitions = [(TOPIC, index) for index in range(_PARTITIONS)]
         self._settings = [
-            ShareGroupSettings(f"shares{number}-{rng.randrange(100)}", rng.choice((2, 3, 5)), rng.choice((1000, 3000)))
+            ShareGroupSettings(
+                f"shares{number}-{rng.randrange(100)}",
+                rng.choice((2, 3, 5)),
+                rng.choice((1000, 3000)),
+                dead_letter_topic=DEAD_LETTERS,
+            )
             for number in range(rng.choice((1, 1, 2)))
         ]
         self._groups: list[ShareGroup] = []
         self._stored = StoredShareStates(hosts)
-        self.observe = self._stored.observe
 
     async def prepare(self, run: Run, committed: Committed) -> None:
         """Enable share groups. The topics exist."""
@@ -177,13 +189,24 @@ class ShareClients:
                 await run(client, wait_finished, client, group.name, ends)
             nursery.cancel_scope.cancel()
         self._stored.record(client)
+        for index in range(_PARTITIONS):
+            await run(client, read_dead_letters, client, DEAD_LETTERS, index)
 
     def anomalies(self, committed: Committed) -> Iterator[Anomaly]:
         """Nothing is promised about share groups after a permitted loss of records or of state."""
         if self._have_lost_records(committed):
             return
-        for checker in SHARE_CHECKERS:
+        for checker in (*SHARE_CHECKERS, *DEAD_LETTER_CHECKERS):
             yield from checker.check(self.history)
+
+    def observe(self, event: Event) -> None:
+        """Read what share coordinators write, and record the offsets of dead letters that nodes could not write."""
+        self._stored.observe(event)
+        if event.kind == "dead_letters_lost":
+            fields: Any = event.fields
+            names = ("group", "topic", "partition", "first_offset", "last_offset")
+            lost = LostDeadLetters(*(fields[name] for name in names))
+            self.history.ok(self.history.invoke(event.host, "dead-letters-lost", lost), None)
 
     def _have_lost_records(self, committed: Committed) -> bool:
         names = [topic.name for topic in self.topics]
