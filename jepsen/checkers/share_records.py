@@ -33,14 +33,20 @@ class SharePartition(NamedTuple):
 
 @attrs.define(eq=False)
 class Acknowledgement:
-    """An acknowledgement of one record."""
+    """An acknowledgement of one record.
+
+    With `may_be_late`, it may have come after the end of the lock of a record at its last delivery. The leader then has
+    archived the record and passed it, perhaps before that was stored. It answers without an error, as in Kafka, and
+    stores nothing.
+    """
 
     operation: Operation
     kind: AcknowledgeType
+    may_be_late: bool
 
     @property
     def is_stored(self) -> bool:
-        return self.operation.outcome is Outcome.OK
+        return self.operation.outcome is Outcome.OK and not self.may_be_late
 
     @property
     def may_be_stored(self) -> bool:
@@ -55,13 +61,15 @@ class Acknowledgement:
 class Delivery:
     """A delivery of one record, and what its member said about it afterwards, in order.
 
-    `session_until` is the last time at which the member's session is known to have existed.
+    `session_until` is the last time at which the member's session is known to have existed. After the lock of the
+    `is_last` delivery, the record is archived.
     """
 
     operation: Operation
     value: str
     count: int
     session_until: float
+    is_last: bool
     acknowledgements: list[Acknowledgement] = attrs.field(factory=list)
 
     @property
@@ -86,8 +94,17 @@ class Delivery:
     def held_until(self) -> float:
         """Renewals may have prolonged the lock, but do not count here."""
         first = min((each.operation.invoked_at for each in self.acknowledgements), default=inf)
-        lock_end = self.operation.invoked_at + self.operation.result.lock_ms / 1000
-        return float(min(first, lock_end, self.session_until))
+        return float(min(first, self.lock_end, self.session_until))
+
+    @property
+    def lock_end(self) -> float:
+        """The lock did not end before this time."""
+        return float(self.operation.invoked_at + self.operation.result.lock_ms / 1000)
+
+    def add(self, operation: Operation, kind: AcknowledgeType) -> None:
+        """Add an acknowledgement."""
+        may_be_late = self.is_last and completed(operation) > self.lock_end
+        self.acknowledgements.append(Acknowledgement(operation, kind, may_be_late))
 
 
 def excerpt(delivery: Delivery, offset: int) -> Operation:
@@ -110,14 +127,15 @@ class SharedRecords:
     """The deliveries of each record by share-partition and offset, in the order of their completion."""
 
     def __init__(self, history: History) -> None:
+        self._groups = group_settings(history)
         self._records: dict[tuple[SharePartition, int], list[Delivery]] = defaultdict(list)
         self._unknown: dict[SharePartition, list[Operation]] = defaultdict(list)
-        self._groups = group_settings(history)
         sessions = _session_ends(history)
         for operation in sorted(history.of("acquire", outcome=Outcome.OK), key=completed):
             partition = share_partition(operation)
             for offset, value, count in operation.result.records:
-                delivery = Delivery(operation, value, count, sessions[operation.value.session])
+                is_last = count >= self._groups[partition.group].delivery_count_limit
+                delivery = Delivery(operation, value, count, sessions[operation.value.session], is_last)
                 self._records[partition, offset].append(delivery)
         for operation in history.of("acquire", outcome=Outcome.INFO):
             self._unknown[share_partition(operation)].append(operation)
@@ -136,7 +154,7 @@ class SharedRecords:
                 )
                 *_, latest = [None, *of_session]
                 if latest is not None:
-                    latest.acknowledgements.append(Acknowledgement(operation, AcknowledgeType(kind)))
+                    latest.add(operation, AcknowledgeType(kind))
 
     def __iter__(self) -> Iterator[tuple[SharePartition, int, Sequence[Delivery]]]:
         for (partition, offset), deliveries in self._records.items():

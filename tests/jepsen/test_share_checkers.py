@@ -121,6 +121,20 @@ def kept_by_a_lock_that_expires_at_the_limit(history: SampleShareHistory) -> Non
     history.ok(history.says("b", 2, ACCEPT), 1)
 
 
+def kept_by_a_leader_that_fails_before_it_stores_the_end_of_a_lock(history: SampleShareHistory) -> None:
+    """Its successor delivers the record once more, although the leader has answered a late release without an error."""
+    history.got("a", 0)
+    history.said("a", 0, RELEASE)
+    history.got("a", 0, count=2)
+    history.time += 30
+    history.ok(history.says("a", 0, RELEASE), 1)
+    history.got("b", 0, count=2, epoch=2)
+    history.said("b", 0, ACCEPT, epoch=2)
+    for offset in (1, 2):
+        history.got("b", offset, epoch=2)
+        history.said("b", offset, ACCEPT, epoch=2)
+
+
 def kept_with_a_late_repetition(history: SampleShareHistory) -> None:
     """The write of a release is carried out once more after the acceptance, without effect."""
     history.got("a", 0)
@@ -161,6 +175,7 @@ def kept_after_the_session(history: SampleShareHistory) -> None:
         kept,
         kept_with_unknown_outcomes,
         kept_by_a_lock_that_expires_at_the_limit,
+        kept_by_a_leader_that_fails_before_it_stores_the_end_of_a_lock,
         kept_with_a_late_repetition,
         kept_by_a_deposed_leader,
         kept_after_the_session,
