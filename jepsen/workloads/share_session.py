@@ -3,7 +3,7 @@
 It records each answer with the leader epoch in which it was given, if that is known.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -54,14 +54,14 @@ class SessionLost(Exception):
 class ShareGroup:
     """A share group that consumes all partitions of `topics`, which maps names to numbers of partitions.
 
-    `leader_epoch` returns the epoch in which a server, by its host, leads a partition now according to itself; None if
-    it does not lead, or if that is not known.
+    `leader_epochs` returns the epochs in which the client's server leads partitions, according to itself. Partitions
+    without a known epoch are left out. It may raise ConnectionLost.
     """
 
     name: str
     topics: Mapping[str, int]
     topic_ids: Mapping[str, bytes]
-    leader_epoch: Callable[[str, str, int], int | None]
+    leader_epochs: Callable[[Client, Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
     batch_optimized: bool = True
 
     def topic_of(self, topic_id: bytes) -> str:
@@ -111,11 +111,13 @@ class ShareSession:
         self, wanted: Sequence[TopicPartition], batches: Mapping[TopicPartition, Sequence[Batch]], records_max: int
     ) -> None:
         """Acquire records of these partitions, and acknowledge others. Raises ConnectionLost, SessionLost."""
+        before = await self._epochs(dict.fromkeys((*wanted, *batches)))
         acquiring = {each: self._invoke("acquire", Acquiring(*self._ids, *each)) for each in wanted}
         acknowledging = self._invoke_acknowledgements(batches)
         request = self._fetch_request(wanted, batches, records_max)
-        began, before = trio.current_time(), self._epochs({**acquiring, **acknowledging})
+        began = trio.current_time()
         response = await self._call(request, [*acquiring.values(), *acknowledging.values()])
+        epochs = await self._certain_epochs(before)
         self._partitions = dict.fromkeys(wanted)
         answers = {
             (self._group.topic_of(topic.topic_id), each.partition_index): each
@@ -124,11 +126,11 @@ class ShareSession:
         }
         for partition, operation in acknowledging.items():
             code = ErrorCode(answers[partition].acknowledge_error_code) if partition in answers else None
-            self._acknowledged(operation, partition, before, code)
+            self._acknowledged(operation, partition, epochs, code)
         for partition, operation in acquiring.items():
             locked_until = began + response.acquisition_lock_timeout_ms / 1000
             lock_ms = response.acquisition_lock_timeout_ms
-            self._acquired(operation, partition, before, answers.get(partition), locked_until, lock_ms)
+            self._acquired(operation, partition, epochs, answers.get(partition), locked_until, lock_ms)
 
     def _fetch_request(
         self, wanted: Sequence[TopicPartition], batches: Mapping[TopicPartition, Sequence[Batch]], records_max: int
@@ -156,6 +158,7 @@ class ShareSession:
         self, batches: Mapping[TopicPartition, Sequence[Batch]], *, renews: bool = False, ends: bool = False
     ) -> None:
         """Acknowledge records, and end the session if it `ends`. Raises ConnectionLost, SessionLost."""
+        before = await self._epochs(batches)
         acknowledging = self._invoke_acknowledgements(batches)
         request = ShareAcknowledgeRequest(
             group_id=self._group.name,
@@ -164,13 +167,14 @@ class ShareSession:
             is_renew_ack=renews,
             topics=self._topics_to_acknowledge(batches),
         )
-        began, before = trio.current_time(), self._epochs(acknowledging)
+        began = trio.current_time()
         response = await self._call(request, [*acknowledging.values()])
+        epochs = await self._certain_epochs(before)
         for topic in response.responses:
             for each in topic.partitions:
                 partition = self._group.topic_of(topic.topic_id), each.partition_index
                 code = ErrorCode(each.error_code)
-                self._acknowledged(acknowledging[partition], partition, before, code)
+                self._acknowledged(acknowledging[partition], partition, epochs, code)
                 if code is ErrorCode.NONE:
                     self._renewed(partition, batches[partition], began + response.acquisition_lock_timeout_ms / 1000)
 
@@ -237,10 +241,7 @@ class ShareSession:
         """Send the next request of the session. Raises ConnectionLost, SessionLost."""
         history = self._client.history
         try:
-            if not self._client.is_connected:
-                if self._epoch:
-                    raise ConnectionLost("the session has ended with its connection")
-                await self._client.seek(self.address)
+            await self._seek()
             async with self._client.connected() as connection:
                 response = await connection.call(request, _VERSION)
         except ConnectionLost as error:
@@ -257,26 +258,38 @@ class ShareSession:
         self._epoch += 1
         return response
 
-    def _epochs(self, partitions: Mapping[TopicPartition, Operation]) -> dict[TopicPartition, int | None]:
-        return {each: self._group.leader_epoch(self.address[0], *each) for each in partitions}
+    async def _seek(self) -> None:
+        """Have the first request connect to the broker. Raises ConnectionLost if the session's connection is lost."""
+        if not self._client.is_connected:
+            if self._epoch:
+                raise ConnectionLost("the session has ended with its connection")
+            await self._client.seek(self.address)
 
-    def _certain_epoch(self, partition: TopicPartition, before: Mapping[TopicPartition, int | None]) -> int:
-        """The leader epoch, if it was the same before the request and after the response."""
-        epoch = self._group.leader_epoch(self.address[0], *partition)
-        return UNKNOWN_EPOCH if epoch is None or epoch != before[partition] else epoch
+    async def _epochs(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The leader epochs before a request. Raises ConnectionLost."""
+        await self._seek()
+        return await self._group.leader_epochs(self._client, partitions)
+
+    async def _certain_epochs(self, before: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """The leader epochs that were the same before the request and after the response."""
+        try:
+            after = await self._group.leader_epochs(self._client, before) if before else {}
+        except ConnectionLost:
+            return {}  # the next request of the session finds this out as well
+        return {each: epoch for each, epoch in before.items() if after.get(each) == epoch}
 
     def _acknowledged(
         self,
         operation: Operation,
         partition: TopicPartition,
-        before: Mapping[TopicPartition, int | None],
+        epochs: Mapping[TopicPartition, int],
         code: ErrorCode | None,
     ) -> None:
         history = self._client.history
         if code is None:
             history.info(operation, "no answer for the partition")
         elif code is ErrorCode.NONE:
-            history.ok(operation, self._certain_epoch(partition, before))
+            history.ok(operation, epochs.get(partition, UNKNOWN_EPOCH))
         elif code in _REFUSALS:
             history.fail(operation, code.name)
         else:
@@ -288,7 +301,7 @@ class ShareSession:
         self,
         operation: Operation,
         partition: TopicPartition,
-        before: Mapping[TopicPartition, int | None],
+        epochs: Mapping[TopicPartition, int],
         answer: Any,
         locked_until: float,
         lock_ms: int,
@@ -305,7 +318,7 @@ class ShareSession:
         except Corrupt as error:
             history.fail(operation, str(error))
             return
-        history.ok(operation, Acquired(records, lock_ms, self._certain_epoch(partition, before)))
+        history.ok(operation, Acquired(records, lock_ms, epochs.get(partition, UNKNOWN_EPOCH)))
         held = self.held.setdefault(partition, {})
         for offset, value, count in records:
             held[offset] = HeldRecord(value, count, locked_until)

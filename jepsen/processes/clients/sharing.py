@@ -1,10 +1,11 @@
 """Share groups (KIP-932): their configs, members, and the end of each record."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import trio
 
+from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from jepsen.processes.clients.client import KRAFT, LIBRDKAFKA, Client
 from jepsen.processes.clients.share_libraries import share_with_kraft, share_with_librdkafka
@@ -18,6 +19,8 @@ from jepsen.workloads.share_session import ShareGroup
 # Members of the first group send all requests themselves, so that each delivery is known.
 SHARE_GROUPS: Final = (ShareGroupSettings("known", 3, 3000), ShareGroupSettings("mixed", 5, 5000, has_libraries=True))
 _LEVEL: Final = 1
+_LIST_OFFSETS_VERSION: Final = 7
+_LATEST: Final = -1
 # How long a member stays that sends requests itself, in seconds, on average. Others follow in the same process.
 _LIFETIME_SECONDS: Final = 10.0
 # The members of each group that finish all records.
@@ -70,10 +73,10 @@ async def _finish(client: Client) -> None:
 
 
 async def _share_group(named: workload.Client, client: Client, group: str) -> ShareGroup:
-    """The group as its members know it. Clients do not know the leader epochs in which brokers answer."""
+    """The group as its members know it."""
     topic = client.plan.topic
     ids = {name: topic_id for topic_id, name in (await _topics(named, topic)).items()}
-    return ShareGroup(group, {topic: client.plan.partitions}, ids, lambda *place: None, client.rng.random() < 0.7)
+    return ShareGroup(group, {topic: client.plan.partitions}, ids, _leader_epochs, client.rng.random() < 0.7)
 
 
 async def _topics(named: workload.Client, topic: str) -> Mapping[bytes, str]:
@@ -84,3 +87,22 @@ async def _topics(named: workload.Client, topic: str) -> Mapping[bytes, str]:
         if not response.topics[0].error_code:
             return {response.topics[0].topic_id: topic}
         await named.back_off()
+
+
+async def _leader_epochs(
+    named: workload.Client, partitions: Collection[tuple[str, int]]
+) -> Mapping[tuple[str, int], int]:
+    """The epochs in which the client's broker leads partitions. It says so with their latest offsets."""
+    named_topics: dict[str, list[ListOffsetsPartition]] = {}
+    for topic, index in partitions:
+        asked = ListOffsetsPartition(partition_index=index, timestamp=_LATEST)
+        named_topics.setdefault(topic, []).append(asked)
+    topics = [ListOffsetsTopic(name=topic, partitions=asked) for topic, asked in named_topics.items()]
+    async with named.connected() as connection:
+        response = await connection.call(ListOffsetsRequest(replica_id=-1, topics=topics), _LIST_OFFSETS_VERSION)
+    return {
+        (topic.name, each.partition_index): each.leader_epoch
+        for topic in response.topics
+        for each in topic.partitions
+        if not each.error_code and each.leader_epoch >= 0
+    }

@@ -1,6 +1,6 @@
 """Share groups on simulated nodes: producers, members that come and go, and an administrator that waits for the end."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -155,15 +155,19 @@ class ShareClients:
         self._stored.topics[topic_id] = TOPIC
         self._groups = [
             ShareGroup(
-                each.group, {TOPIC: _PARTITIONS}, {TOPIC: topic_id}, self._leader_epoch, self._rng.random() < 0.7
+                each.group, {TOPIC: _PARTITIONS}, {TOPIC: topic_id}, self._leader_epochs, self._rng.random() < 0.7
             )
             for each in self._settings
         ]
 
-    def _leader_epoch(self, host: str, topic: str, index: int) -> int | None:
-        """The epoch in which a host's node leads a partition now, according to that node."""
-        partition = _replica_on(self._hosts[host], topic, index)
-        return partition.leader_epoch if partition is not None and partition.leads else None
+    async def _leader_epochs(
+        self, client: Client, partitions: Collection[tuple[str, int]]
+    ) -> Mapping[tuple[str, int], int]:
+        """The epochs in which the client's node leads partitions now, according to that node."""
+        assert client.address is not None, "it connects to one node"
+        host = self._hosts[client.address[0]]
+        led = {each: _replica_on(host, *each) for each in partitions}
+        return {each: replica.leader_epoch for each, replica in led.items() if replica is not None and replica.leads}
 
     def start(self, start: Start, nursery: trio.Nursery) -> None:
         """Start producers, and two to four places in each group, which members take one after the other."""
