@@ -18,11 +18,11 @@ SPARK: Final = "spark"
 # Seconds in a run of two processes, of the files that take 15 or more.
 SECONDS: Final[Mapping[str, int]] = {
     SPARK: 250,
-    "tests/broker/spark/test_stream_kills.py": 120,
     "tests/jepsen/test_run.py": 75,
-    "tests/clients/test_classic_groups.py": 56,
-    "tests/clients/test_consumer_groups.py": 50,
     "tests/jepsen/test_failover.py": 57,
+    "tests/clients/test_classic_groups.py": 56,
+    "tests/broker/spark/test_stream_kills.py": 54,
+    "tests/clients/test_consumer_groups.py": 50,
     "tests/broker/quota/test_quotas_over_sockets.py": 48,
     "tests/broker/client/test_unreachable.py": 40,
     "tests/broker/cli/commands/test_cluster_health.py": 39,
@@ -32,9 +32,9 @@ SECONDS: Final[Mapping[str, int]] = {
     "tests/clients/test_transaction_kills.py": 31,
     "tests/broker/cli/commands/test_interfering_commands.py": 30,
     "tests/broker/cli/commands/test_cluster_commands.py": 28,
+    "tests/simulation/applications/test_simulation_tour.py": 28,
     "tests/simulation/test_simulated_node.py": 27,
     "tests/simulation/test_replication_scenarios.py": 25,
-    "tests/simulation/test_planted_bugs.py": 25,
     "tests/test_architecture.py": 24,
     "tests/broker/cli/commands/test_restart_of_controllers.py": 24,
     "tests/clients/test_transactions.py": 22,
@@ -42,7 +42,6 @@ SECONDS: Final[Mapping[str, int]] = {
     "tests/broker/cli/commands/test_move_throttles.py": 21,
     "tests/clients/test_client_library_groups.py": 20,
     "tests/jepsen/testing/test_chaos.py": 20,
-    "tests/broker/client/test_wrong_arguments.py": 20,
     "tests/broker/client/consumer/group/test_group_members.py": 19,
     "tests/broker/handlers/test_authorization.py": 19,
     "tests/clients/test_kafka_tools_side_by_side.py": 19,
@@ -52,6 +51,8 @@ SECONDS: Final[Mapping[str, int]] = {
     "tests/broker/test_damaged_files.py": 17,
     "tests/broker/cli/commands/test_groups.py": 16,
     "tests/simulation/test_planted_quota_bugs.py": 16,
+    "tests/jepsen/test_fuzz.py": 16,
+    "tests/simulation/test_planted_bugs.py": 15,
     "tests/broker/replication/test_damaged_replicas.py": 15,
 }
 
