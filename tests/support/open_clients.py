@@ -5,10 +5,14 @@ tests, and its warnings appear at the end of the run.
 """
 
 import sys
+import threading
 from collections.abc import Generator
-from typing import Any
+from typing import Any, Final
 
 import pytest
+
+# The time limit for one turn of the loop, far longer than necessary on an idle machine.
+_TURN_S: Final = 60.0
 
 
 class OpenClients:
@@ -43,8 +47,12 @@ def _open_clients() -> list[Any]:
     """The clients of this process that are open and not about to close."""
     module = sys.modules.get("broker.client.hosted.loop")
     loop = None if module is None else module.PROCESS_LOOP._loop
-    if loop is None or not loop.is_usable:
+    if loop is None or not loop.is_usable or not loop._clients:
         return []
+    # A client that was dropped closes at the loop's next turn.
+    has_turned = threading.Event()
+    loop.call_soon(has_turned.set)
+    assert has_turned.wait(_TURN_S), "the loop of the clients is held"
     return [client for client in list(loop._clients) if not client._closing.is_set()]
 
 

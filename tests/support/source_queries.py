@@ -54,10 +54,14 @@ class Stream:
 
     def __init__(self, reader: KraftStreamReader, *, is_available_now: bool = False) -> None:
         self._reader = reader
-        if is_available_now:
-            reader.prepareForTriggerAvailableNow()
-        self._limit = reader.getDefaultReadLimit()
-        self._position = _from_checkpoint(reader.initialOffset())
+        try:
+            if is_available_now:
+                reader.prepareForTriggerAvailableNow()
+            self._limit = reader.getDefaultReadLimit()
+            self._position = _from_checkpoint(reader.initialOffset())
+        except BaseException:
+            reader.stop()
+            raise
 
     def __enter__(self) -> Self:
         return self
