@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.support.linux import needs_loopback_addresses
+
 
 @pytest.mark.clients
 @pytest.mark.parametrize(
@@ -19,6 +21,7 @@ import pytest
     ],
     ids=["kill -9", "SIGSTOP", "a follower that hears nothing"],
 )
+@needs_loopback_addresses
 def test_acknowledged_records_survive_failovers(arguments: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "jepsen", "failover", "--interval", "0.1", *arguments]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

@@ -40,6 +40,7 @@ from jepsen.processes.fuzz.fuzz_run import FuzzRun, FuzzRunPlan
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode
 from jepsen.processes.fuzz.story_runner import PORTS, SASL, SaslStory, StoryRunner
 from kraft.message_codec import REQUESTS
+from tests.support.linux import reads_proc
 from tests.support.running_node import running_node
 from tests.support.sasl import sasl_node, sasl_port
 
@@ -215,6 +216,7 @@ def test_printed_secret_is_found(tmp_path: Path) -> None:
     assert node.printed_secrets() == [f"kraft: user={SUPER_USER} password={SUPER_PASSWORD}"]
 
 
+@reads_proc
 async def test_node_lives_through_hostile_frames_on_all_ports(tmp_path: Path, figure: Callable[[str], None]) -> None:
     """Its healthy client is not affected. `python -m jepsen fuzz` sends millions of frames."""
     seed = 1  # fixed, so that a failure is reproducible; `make fuzz` uses other seeds

@@ -8,10 +8,12 @@ import trio
 
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode
 from jepsen.processes.fuzz.half_open import HalfOpenRun, summary_text
+from tests.support.linux import reads_proc
 
 MAX_PER_ADDRESS = 256
 
 
+@reads_proc
 async def test_half_open_connections_take_bounded_resources(tmp_path: Path, figure: Callable[[str], None]) -> None:
     """`python -m jepsen half-open` keeps thousands of them, for longer."""
     options = argparse.Namespace(connections=700, addresses=1, pause=0.5, seconds=3.0)

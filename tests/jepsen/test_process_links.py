@@ -9,6 +9,9 @@ import trio.testing
 
 from jepsen.processes.links import LinkConditions, Links
 from jepsen.processes.ports import free_ports
+from tests.support.linux import needs_loopback_addresses
+
+pytestmark = needs_loopback_addresses
 
 
 async def _echo(stream: trio.SocketStream) -> None:

@@ -11,6 +11,7 @@ from jepsen.checkers import Verdict
 from jepsen.history import Outcome
 from jepsen.processes.faults.network_faults import ring_cuts
 from jepsen.store import Store
+from tests.support.linux import needs_loopback_addresses
 
 # Seconds that a fault lasts, and until the next, on average.
 FAULTS = ("--fault", "4", "--peace", "1")
@@ -34,6 +35,7 @@ def perform(directory: Path, workload: str, nemesis: str, *arguments: str) -> tu
 
 
 @pytest.mark.clients
+@needs_loopback_addresses
 def test_acknowledged_records_outlive_killed_nodes(tmp_path: Path) -> None:
     store, verdict = perform(tmp_path, "queue", "kill-leader", "--time", "6", "--rate", "50", *FAULTS, *SECURED)
     # The faults occurred, many records were acknowledged, and the final reads came from clients and disks.
@@ -49,6 +51,7 @@ def test_acknowledged_records_outlive_killed_nodes(tmp_path: Path) -> None:
 
 
 @pytest.mark.clients
+@needs_loopback_addresses
 def test_groups_outlive_their_coordinators_and_their_members(tmp_path: Path) -> None:
     store, verdict = perform(tmp_path, "commits", "kill-coordinator", "--time", "7", "--rate", "25", *FAULTS)
     assert {fault.kind for fault in store.faults()} == {"kill-coordinator"}
@@ -60,6 +63,7 @@ def test_groups_outlive_their_coordinators_and_their_members(tmp_path: Path) -> 
 
 
 @pytest.mark.clients
+@needs_loopback_addresses
 def test_transactions_outlive_their_coordinators(tmp_path: Path) -> None:
     store, verdict = perform(tmp_path, "transactions", "kill-coordinator", "--time", "7", *FAULTS, *SECURED)
     faults = store.faults()
@@ -76,6 +80,7 @@ def test_transactions_outlive_their_coordinators(tmp_path: Path) -> None:
 
 
 @pytest.mark.clients
+@needs_loopback_addresses
 def test_share_groups_outlive_the_leaders_of_their_partitions(tmp_path: Path) -> None:
     store, verdict = perform(tmp_path, "shares", "kill-leader", "--time", "7", *FAULTS, *SECURED)
     assert {fault.kind for fault in store.faults()} == {"kill-leader"}

@@ -32,9 +32,12 @@ from metadata.protocol import AclOperation as Op
 from metadata.protocol import AclPermission, ResourceType
 from tests.support.acl_client import CLIENT_HOST, AclAdmin, connected_from, node_with_acls
 from tests.support.authorization_table import CLUSTER, GROUP, TOPIC, Right, on_cluster
+from tests.support.linux import needs_loopback_addresses
 from tests.support.requests import batch, create_topic
 from tests.support.running_node import RunningNode
 from tests.support.wire_client import WireClient, only
+
+pytestmark = needs_loopback_addresses
 
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 NOT_ASKED = -(2**31)
