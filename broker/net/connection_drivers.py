@@ -58,15 +58,21 @@ class ConnectionDrivers:
         return False
 
     async def carry(self, stream: trio.abc.Stream, connection: OpenedConnection) -> None:
-        """Drive a connection that this node has opened, until it is closed or this is cancelled. Closes the stream."""
+        """Drive a connection that this node has opened, until it is closed or this is cancelled. Closes the stream.
+
+        Raises what a turn of the connections raises, such as a failed fsync.
+        """
         try:
-            if self.adopt(stream, connection):
+            try:
+                is_adopted = self.adopt(stream, connection)
+            except OSError as error:
+                connection.fail(error)
+                return
+            if is_adopted:
                 self.scheduler.run(connection)  # requests may have been waiting for the driver
                 await connection.wait_closed()
             else:
                 await serve_stream(stream, connection, self.scheduler)
-        except OSError as error:
-            connection.fail(error)
         finally:
             connection.close(None)
             await trio.aclose_forcefully(stream)

@@ -15,14 +15,14 @@ import pytest
 import trio
 
 from broker.net.connection_drivers import ConnectionDrivers
-from broker.replication.leader_connection import RESPONSE_BYTES_MAX
+from broker.replication.leader_connection import RESPONSE_BYTES_MAX, LeaderConnection
 from broker.replication.partition import Partition
 from broker.replication.replica_fetcher import ReplicaFetcher
 from broker.wire.api.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from broker.wire.codec import encode
 from broker.wire.errors import ErrorCode
 from broker.wire.header import encode_response_header, parse_request_header
-from kraft.env import kernel_socket
+from kraft.env import FsyncFailed, kernel_socket
 from tests.support.fetcher_context import fetcher_context, leader_at
 from tests.support.partition_harness import A, Harness
 from tests.support.scripted_broker import batch
@@ -255,3 +255,22 @@ async def test_cancelled_fetcher_resets_its_connection_without_an_event(
     async with following(tmp_path, take_socket, silent) as (follower, leader):
         await follower.wait_until(lambda: leader.ids == [[0]])
     assert follower.reasons == []
+
+
+async def test_fsync_that_fails_in_a_turn_is_not_taken_for_a_lost_connection(take_socket: KernelSocket) -> None:
+    """It has to end the node, and is an OSError, as those of sockets are."""
+
+    def commit() -> bool:
+        raise FsyncFailed
+
+    drivers = ConnectionDrivers(commit, take_socket, -1)
+    connection = LeaderConnection(drivers.scheduler.run, "follower", is_plain=True)
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    stream = await trio.open_tcp_stream("127.0.0.1", listeners[0].socket.getsockname()[1])
+    accepted = await listeners[0].accept()
+    await accepted.send_all(b"\0")  # any bytes begin a turn
+    with pytest.raises((FsyncFailed, ExceptionGroup)) as raised:
+        await drivers.carry(stream, connection)
+    assert isinstance(raised.value, FsyncFailed) or raised.value.subgroup(FsyncFailed) is not None
+    await accepted.aclose()
+    await listeners[0].aclose()
