@@ -128,6 +128,14 @@ class FetchSession:
                 self.held.pop(gone, None)
                 gone.leave()
 
+    def find(self, topic: str | bytes, index: int) -> CachedPartition | None:
+        """The cached partition with this topic name or id; None if the session does not contain it."""
+        return self._cached_partitions.get((topic, index))
+
+    def advance_epoch(self) -> None:
+        """The session's next request has come."""
+        self.epoch = self.epoch + 1 if self.epoch < _EPOCH_MAX else INITIAL_EPOCH + 1
+
     def begin_request(self, follower: BrokerIncarnation | None, now_ms: float) -> None:
         """Start another request. A new incarnation of the follower reports the state of every partition again."""
         if follower != self.follower:
@@ -323,7 +331,7 @@ class FetchSessions:
         follower: BrokerIncarnation | None,
         now_ms: float,
     ) -> Fetch:
-        session.epoch = session.epoch + 1 if session.epoch < _EPOCH_MAX else INITIAL_EPOCH + 1
+        session.advance_epoch()
         session.begin_request(follower, now_ms)
         session.update(named, forgotten)
         if len(session):
@@ -333,6 +341,16 @@ class FetchSessions:
         self._remove(session.id)
         rest = FetchSession(NO_SESSION, named, by_topic_id=session.by_topic_id, follower=follower, now_ms=now_ms)
         return Fetch(rest, is_full=True)
+
+    def begin_for_one(self, session: FetchSession, cached: CachedPartition, now_ms: float) -> None:
+        """As `begin`, for a request of the session's epoch that names one of its cached partitions, which is read.
+
+        No other request of the session waits, and the request is of the same incarnation of the follower.
+        """
+        session.advance_epoch()
+        session.last_used_ms = now_ms
+        session.due[cached] = None
+        self._sessions[session.id] = self._sessions.pop(session.id)
 
     def close(self, fetch: Fetch) -> None:
         """End the session of a request whose response will not reach the client."""

@@ -1,7 +1,7 @@
 """A client's identity, and the state that the server keeps for it while its connection lasts."""
 
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from broker.net.connection import Connection
 from broker.replication.refused_batches import RefusedBatches
@@ -29,10 +29,10 @@ class Session:
     forwarded. `client_id` is from the last request that was decoded, and `client_software` is the name and the
     version from ApiVersions (KIP-511). `refused_batches` are those that the client's producers have to send again
     before later ones are accepted. `prefix_length` is the number of bytes that the next request may have in common
-    with the last one; `shortcuts` looks requests up by these bytes. The connection is muted until
-    `throttled_until`, of Trio's clock. `held_time` is that of the client while it has a request quota. `is_own`
-    is true for this node's own requests to its controller, which are not authorized. `sasl` is the client's
-    authentication on a listener with SASL.
+    with the last one; `shortcuts` looks requests up by these bytes, and `follower_fetches` is what the shortcut of
+    Fetch has learned from a follower's requests. The connection is muted until `throttled_until`, of Trio's clock.
+    `held_time` is that of the client while it has a request quota. `is_own` is true for this node's own requests to its
+    controller, which are not authorized. `sasl` is the client's authentication on a listener with SASL.
     """
 
     __slots__ = (
@@ -42,6 +42,7 @@ class Session:
         "client_id",
         "client_software",
         "connection",
+        "follower_fetches",
         "held_time",
         "is_own",
         "listener",
@@ -65,6 +66,7 @@ class Session:
         self.connection = connection
         self.refused_batches: RefusedBatches | None = None
         self.prefix_length = 0
+        self.follower_fetches: Any = None
         self.throttled_until = 0.0
         self.held_time: HeldTime | None = None
         self.is_own = False

@@ -175,6 +175,12 @@ class DelayedFetch(RequestWait[bool]):
             session.waiter = None
 
 
+def respond_again(context: BrokerContext, reader: LogReader, isolation_level: int) -> Work[FetchResponse]:
+    """The response to a request that has waited: with what is readable now, in all partitions that have changed."""
+    yield from reader.read(0, is_expired=True)
+    return (yield from _respond(context, reader, isolation_level))
+
+
 def _respond(context: BrokerContext, reader: LogReader, isolation_level: int) -> Steps[FetchResponse]:
     """The response with the results. The results are freed in steps."""
     session_fetch = reader.fetch

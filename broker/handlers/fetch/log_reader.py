@@ -33,6 +33,7 @@ class LogReader:
 
     `results` holds the last result of each partition, in the order of the reads. Records are not loaded: a result
     refers to a range of a file. `max_bytes` limits their total, apart from a first batch that is larger (KIP-74).
+    `has_updated_followers` is true if the request's positions were recorded before.
     """
 
     __slots__ = (
@@ -50,10 +51,18 @@ class LogReader:
         "results",
     )
 
-    def __init__(self, context: BrokerContext, fetch: Fetch, policy: FetchPolicy, max_bytes: int) -> None:
+    def __init__(
+        self,
+        context: BrokerContext,
+        fetch: Fetch,
+        policy: FetchPolicy,
+        max_bytes: int,
+        *,
+        has_updated_followers: bool = False,
+    ) -> None:
         self._context = context
         self.max_bytes = max_bytes
-        self._has_updated_followers = False
+        self._has_updated_followers = has_updated_followers
         self._size = 0
         self._absent = 0
         self._absent_before = -1

@@ -1,27 +1,26 @@
-"""The shortcut for Fetch requests of a consumer that reads one partition without a fetch session.
+"""The shortcut for Fetch requests of a consumer that reads one partition without a fetch session, and of followers.
 
-Such requests are the same bytes apart from the correlation id and the fetch offset. Requests that fail or have to wait
-are left to the handler.
+Requests of such a consumer are the same bytes apart from the correlation id and the fetch offset. Requests that fail or
+have to wait are left to the handler.
 """
 
-from collections.abc import Callable
 from struct import Struct
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
+from broker.handlers.fetch.follower_shortcut import learn_follower
 from broker.handlers.fetch.handler import fetch
 from broker.handlers.fetch.log_reader import ZSTD_FROM
 from broker.handlers.fetch.policies import CONSUMER_REPLICA_ID, READ_REPLICAS_FROM, fetch_policy
+from broker.handlers.fetch.reply_template import read_small, reply_template, reply_with
 from broker.handlers.fetch.throttling import FRAME_LENGTH_BYTES, response_bytes_max, response_sizes
 from broker.handlers.partition_shortcut import (
-    LOG_START_OFFSET_FROM,
     PREFIX_START,
     TOPIC_IDS_FROM,
     PartitionEntry,
     PartitionShortcut,
-    around_fields,
 )
 from broker.net.connection import Connection
-from broker.net.reply import FileRange, Part
+from broker.net.reply import Part, PendingReply
 from broker.replication.commit_state import READ_COMMITTED
 from broker.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION
 from broker.replication.partition import NO_EPOCH, Partition
@@ -32,25 +31,18 @@ from broker.server.services import Services
 from broker.server.session import Session
 from broker.storage.aborted_transactions import aborted_transactions
 from broker.storage.log import Log, LogSlice
-from broker.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from broker.wire.api.fetch import FetchRequest, FetchResponse
 from broker.wire.errors import KafkaError, WireError
 from broker.wire.header import parse_request_header
-from broker.wire.varint import encode_varint
 
-# Records up to this size are read at once: one buffer and one send for the whole reply.
-_READ_NOW_MAX: Final = 16 * 1024
 _OFFSET: Final = Struct(">q")
 # So often the same records are served again before they are suspected: as many clients of one name may read them.
 _SUSPECT_REPEATS: Final = 8
 
 # Values that occur nowhere else in a request or reply, to find out where the codec puts a field.
 _FETCH_OFFSET: Final = 0x5A17FE7C << 24
-_HIGH_WATERMARK: Final = 0x5A17314F << 24
-_STABLE_OFFSET: Final = 0x5A175741 << 24
-_LOG_START: Final = 0x5A175247 << 24
 
-Reply: TypeAlias = bytes | list[Part] | Literal[False]
-Frame: TypeAlias = Callable[[int, int, tuple[int, int, int]], tuple[bytes, bytes]]
+Reply: TypeAlias = bytes | list[Part] | PendingReply | Literal[False]
 
 
 class FetchShortcut(PartitionShortcut["_Entry"]):
@@ -65,7 +57,11 @@ class FetchShortcut(PartitionShortcut["_Entry"]):
 
     def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> Reply:
         """The reply, or False if the handler has to serve the request."""
-        view, prefix_length = connection.buffer.view, connection.session.prefix_length
+        view, session = connection.buffer.view, connection.session
+        if (follower := session.follower_fetches) is not None and follower.owner is self:
+            served: Reply = follower.serve(session, view[start:end], correlation_id)
+            return served
+        prefix_length = session.prefix_length
         position = start + prefix_length
         if position + 8 > end:
             return False
@@ -88,9 +84,7 @@ class FetchShortcut(PartitionShortcut["_Entry"]):
             size = records.size
             if size < entry.min_bytes or not size or _has_aborted(entry, log, records, offset, committed_end):
                 return False
-            data = records.file.read(records.position, size) if size <= _READ_NOW_MAX else None
-            if data is not None and len(data) != size:
-                return False
+            data = read_small(records)
             if (granted := entry.allowance) is not None:
                 if (left := granted.left - entry.overhead_bytes - size) >= 0:
                     granted.left = left
@@ -98,12 +92,14 @@ class FetchShortcut(PartitionShortcut["_Entry"]):
                     return reply
             entry.record_sent(partition, log, records, offset)
             watermarks = (committed.high_watermark, committed.last_stable_offset(log), log.log_start_offset)
-            head, tail = entry.frame(correlation_id, size, watermarks)
-            if data is not None:
-                return b"".join((head, data, tail))
-            return [head, FileRange(records.file, records.position, size), *((tail,) if tail else ())]
+            return reply_with(entry.frame(correlation_id, size, watermarks), records, data)
         except (KafkaError, OSError):
             return False  # the handler finds the same error and reports it
+
+    def learn(self, context: BrokerContext, request: FetchRequest, response: Any, start: int, end: int) -> bool:
+        if request.session_id != NO_SESSION:
+            return learn_follower(self, context, request, context.own_connection.buffer.view[start:end])
+        return super().learn(context, request, response, start, end)
 
     def _throttled(
         self, session: Session, entry: "_Entry", correlation_id: int, request_bytes: int, records_bytes: int
@@ -134,7 +130,7 @@ class FetchShortcut(PartitionShortcut["_Entry"]):
         return None if position is None else (position, frame[PREFIX_START:position] + frame[position + 8 :])
 
     def _entry(self, context: BrokerContext, request: FetchRequest) -> "_Entry":
-        return _Entry(context, request, self._flexible)
+        return _Entry(context, request)
 
 
 class _Entry(PartitionEntry):
@@ -155,7 +151,7 @@ class _Entry(PartitionEntry):
         "repeats",
     )
 
-    def __init__(self, context: BrokerContext, request: FetchRequest, flexible: bool) -> None:
+    def __init__(self, context: BrokerContext, request: FetchRequest) -> None:
         topic = request.topics[0]
         partition = topic.partitions[0]
         has_ids = context.api_version >= TOPIC_IDS_FROM
@@ -170,7 +166,7 @@ class _Entry(PartitionEntry):
         sizes = response_sizes(context.api_version)
         name_bytes = 0 if has_ids else len(topic.topic.encode())
         self.overhead_bytes = FRAME_LENGTH_BYTES + sizes.empty + sizes.topic + name_bytes + sizes.partition
-        self.frame = _reply_template(context, topic, request.isolation_level, flexible)
+        self.frame = reply_template(context, topic, request.isolation_level)
 
     def record_sent(self, partition: Partition, log: Log, records: LogSlice, offset: int) -> None:
         """Count the records. Old ones are checked, and at times those that are served again and again.
@@ -222,66 +218,6 @@ def _decodes_to(context: BrokerContext, frame: bytes, body: int, request: FetchR
     partition.fetch_offset = request.topics[0].partitions[0].fetch_offset
     return repr(decoded) == repr(request)
 
-
-def _reply_template(context: BrokerContext, topic: FetchTopic, isolation_level: int, flexible: bool) -> Frame:
-    """(correlation id, size of the records, (high watermark, last stable offset, log start offset)) -> head and tail.
-
-    The codec encodes one such reply; what the fields look like in it tells where to put others.
-    """
-    records = FileRange(_NO_FILE, 0, 1)
-    response = FetchResponse(
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[
-                    PartitionData(
-                        partition_index=topic.partitions[0].partition,
-                        high_watermark=_HIGH_WATERMARK,
-                        last_stable_offset=_STABLE_OFFSET,
-                        log_start_offset=_LOG_START,
-                        aborted_transactions=[] if isolation_level == READ_COMMITTED else None,
-                        records=records,
-                    )
-                ],
-            )
-        ]
-    )
-    sample = BrokerContext.charged(context.server, context.session, context.codec, 0)
-    parts = sample.pack(response)
-    assert isinstance(parts, list), "records in a file are a separate part"
-    head, _, *rest = parts
-    assert isinstance(head, bytes), "the fields before the records are one buffer"
-    tail = b"".join(rest)  # type: ignore[arg-type]  # buffers: there are no other records
-    before = head[8 : -len(_encode_length(1, flexible))]
-    count = 2 if context.api_version < LOG_START_OFFSET_FROM else 3
-    first, last = around_fields(before, (_HIGH_WATERMARK, _STABLE_OFFSET, _LOG_START)[:count])
-    pack = Struct(f">ii{len(first)}s{count}q{len(last)}s").pack
-    fixed = len(before) + len(tail) + 4
-
-    def frame(correlation_id: int, size: int, watermarks: tuple[int, int, int]) -> tuple[bytes, bytes]:
-        length = _encode_length(size, flexible)
-        whole = fixed + len(length) + size
-        return pack(whole, correlation_id, first, *watermarks[:count], last) + length, tail
-
-    return frame
-
-
-def _encode_length(size: int, flexible: bool) -> bytes:
-    return encode_varint(size + 1) if flexible else size.to_bytes(4, "big")
-
-
-class _NoFile:
-    """The file of a sample reply, which is never read."""
-
-    def read(self, offset: int, count: int) -> bytes:
-        raise AssertionError("a sample reply is never sent")
-
-    def send_to(self, sock: object, offset: int, count: int) -> int:
-        raise AssertionError("a sample reply is never sent")
-
-
-_NO_FILE: Final = _NoFile()
 
 # A follower of 50,000 partitions names all of them when a session begins.
 HANDLER = Handler(FetchRequest, fetch, request_bytes_max=2 * REQUEST_BYTES_MAX, in_turns=True, shortcut=FetchShortcut)
