@@ -68,7 +68,7 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "broker.cli.grammar.settings": {"os", "pathlib"},
     # The parent process, with which the command ends.
     "broker.cli.commands.test_server": {"os"},
-    "broker.cli.kafka_tools.console_consumer": {"signal"},
+    "broker.cli.kafka_tools.record_printer": {"signal"},
     "broker.cli.kafka_tools.files": {"pathlib"},
     "broker.cli.kafka_tools.launchers": {"pathlib"},
     # Finds the processes of nodes, and signals them.

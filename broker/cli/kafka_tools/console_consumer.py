@@ -1,8 +1,7 @@
 """kafka-console-consumer: prints records as they come (ConsoleConsumer.java)."""
 
-import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import Final
 
@@ -22,15 +21,20 @@ from broker.cli.kafka_tools.options import (
     long,
     option,
 )
-from broker.cli.kafka_tools.record_formats import FormatError, Formatter, make_formatter
+from broker.cli.kafka_tools.record_printer import (
+    DEFAULT_FORMATTER,
+    FORMATTER_PROPERTIES,
+    RecordPrinter,
+    make_record_formatter,
+    print_end,
+    until_interrupted,
+)
 from broker.cli.kafka_tools.topic_filters import compiled_pattern
 from broker.cli.printing import print_error, print_text
 from broker.client import ClientError, Consumer, KafkaError, TopicPartition
 from broker.client.consumer.config import ConsumerConfig
 from broker.client.environment import Environment
-from broker.client.types import ConsumerRecord
 
-_FORMATTER: Final = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
 _GROUP_NUMBERS: Final = 100_000
 _RECORDS_AT_ONCE: Final = 500
 
@@ -47,14 +51,8 @@ PARSER: Final = OptionParser(
     option("timeout-ms", "ms", "How long to wait for the next record.", long),
     option("group", "group", "The consumer group."),
     option("isolation-level", "level", "read_committed or read_uncommitted.", default="read_uncommitted"),
-    option("formatter", "class", "How records are printed.", default=_FORMATTER),
-    option(
-        "formatter-property",
-        "key=value",
-        "A property of the formatter: print.timestamp, print.partition, print.offset, print.epoch, print.headers, "
-        "print.key, print.value, key.separator, line.separator, headers.separator, null.literal, key.deserializer, "
-        "value.deserializer, headers.deserializer.",
-    ),
+    option("formatter", "class", "How records are printed.", default=DEFAULT_FORMATTER),
+    FORMATTER_PROPERTIES,
     option("formatter-config", "file", "A file with properties of the formatter."),
     option("key-deserializer", "class", "How keys are read."),
     option("value-deserializer", "class", "How values are read."),
@@ -72,7 +70,8 @@ async def run(arguments: Sequence[str]) -> int:
     options = PARSER.parse(arguments)
     _check(options)
     configs = _configs(options)
-    printer = _Printer(_formatter(options), skips_errors="skip-message-on-error" in options)
+    on_error = "skipping" if "skip-message-on-error" in options else None
+    printer = RecordPrinter(make_record_formatter(options), on_error=on_error)
     has_partition = "partition" in options
     start = _start(options)
     if not has_partition and configs["group.protocol"] == "classic":
@@ -87,9 +86,9 @@ async def run(arguments: Sequence[str]) -> int:
                 consumer.subscribe([options.value("topic")])
             else:
                 consumer.subscribe(pattern=compiled_pattern(options.value("include")))
-            signal = await _until_interrupted(lambda: reading.run(consumer, printer))
+            signal = await until_interrupted(lambda: reading.run(consumer, printer))
     except (KafkaError, ClientError) as error:
-        _print_end(exception_of(error))
+        print_end(exception_of(error))
         signal = None
     finally:
         print_text(f"Processed a total of {printer.count} messages", file=sys.stderr)
@@ -182,45 +181,6 @@ def _assign(consumer: Consumer, partition: TopicPartition, start: int | str) -> 
         consumer.seek(partition, int(start))
 
 
-def _formatter(options: Options) -> Formatter:
-    """Returns the formatter that the options choose. Raises UsageFailure."""
-    properties = command_config(options, "formatter-config")
-    for name in ("key", "value"):
-        if options.value(f"{name}-deserializer"):
-            properties[f"{name}.deserializer"] = options.value(f"{name}-deserializer")
-    name = options.renamed("property", "formatter-property")
-    properties |= key_values(options.values(name))
-    try:
-        return make_formatter(options.value("formatter"), properties, is_rendered=sys.stdout.isatty())
-    except FormatError as error:
-        raise options.failure(str(error)) from error
-
-
-class _Printer:
-    """Prints records, and counts them."""
-
-    def __init__(self, formatter: Formatter, *, skips_errors: bool) -> None:
-        self.count = 0
-        self._formatter = formatter
-        self._skips_errors = skips_errors
-
-    def print(self, records: Sequence[ConsumerRecord]) -> None:
-        """Prints a record. Raises FormatError, and BrokenPipeError if the reader of the output has gone."""
-        lines = []
-        try:
-            for record in records:
-                self.count += 1
-                try:
-                    lines.append(self._formatter(record))
-                except FormatError as error:
-                    if not self._skips_errors:
-                        raise ToolExit(1, f"ERROR Unknown error when running consumer: {error}") from error
-                    print_text(f"ERROR Error processing message, skipping this message: {error}", file=sys.stderr)
-        finally:
-            sys.stdout.buffer.write(b"".join(lines))
-            sys.stdout.buffer.flush()
-
-
 @attrs.frozen
 class _Reading:
     """Reads records until the tool has read enough."""
@@ -228,7 +188,7 @@ class _Reading:
     count_max: int | None
     timeout_ms: int | None
 
-    async def run(self, consumer: Consumer, printer: _Printer) -> None:
+    async def run(self, consumer: Consumer, printer: RecordPrinter) -> None:
         """Reads until `--max-messages` are printed, or no record arrives within `--timeout-ms`.
 
         Raises KafkaError, ClientError, ToolExit.
@@ -240,37 +200,7 @@ class _Reading:
             wanted = min(count_max - printer.count, _RECORDS_AT_ONCE)
             records = await consumer.fetch(int(wanted), timeout_s)
             if not records:
-                _print_end("org.apache.kafka.common.errors.TimeoutException")
+                print_end("org.apache.kafka.common.errors.TimeoutException")
                 return
             printer.print(records)
             await trio.lowlevel.checkpoint()
-
-
-def _print_end(reason: str) -> None:
-    print_text(f"ERROR Error processing message, terminating consumer process: \n{reason}", file=sys.stderr)
-
-
-async def _until_interrupted(call: Callable[[], Awaitable[None]]) -> int | None:
-    """Runs `call` until it returns, or until SIGINT (a terminal's Ctrl-C) or SIGTERM (which `timeout` sends) arrives.
-
-    Returns the signal's number, or None. Raises what `call` raises, not in a group.
-    """
-    received: list[int] = []
-    failure: Exception | None = None
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with trio.open_nursery() as nursery:
-
-            async def wait() -> None:
-                async for number in signals:
-                    received.append(number)
-                    nursery.cancel_scope.cancel()
-
-            nursery.start_soon(wait)
-            try:
-                await call()
-            except Exception as error:  # noqa: BLE001 - raised again below, outside the nursery
-                failure = error
-            nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-    return received[0] if received else None

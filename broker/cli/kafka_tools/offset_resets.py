@@ -1,8 +1,10 @@
-"""kafka-consumer-groups --reset-offsets: which offsets it sets, as a table or as CSV (OffsetsUtils.java)."""
+"""--reset-offsets of kafka-consumer-groups and kafka-share-groups: which offsets it sets, as a table or as CSV
+(OffsetsUtils.java, GroupOffsetsResetter.java).
+"""
 
 import csv
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
@@ -51,7 +53,7 @@ async def offsets_to_reset(admin: Admin, options: Options, groups: Iterable[str]
             )
             planned[group] = {}
             continue
-        planned[group] = offsets = await _planned(_Reset(admin, options, group))
+        planned[group] = offsets = await planned_offsets(OffsetReset(admin, options, group, _committed))
         if "execute" in options and offsets:
             results = await admin.alter_group_offsets(group, offsets, timeout_ms=options.value("timeout"))
             results.raise_first()
@@ -95,19 +97,25 @@ def parse_partitions(text: str) -> list[TopicPartition]:
     return partitions
 
 
-class _Reset:
-    """The reset of one group's offsets, with the requests that it needs."""
+class OffsetReset:
+    """The reset of one group's offsets, with the requests that it needs.
 
-    def __init__(self, admin: Admin, options: Options, group: str) -> None:
+    `current` returns the present offsets of the group.
+    """
+
+    def __init__(
+        self, admin: Admin, options: Options, group: str, current: Callable[["OffsetReset"], Awaitable[Offsets]]
+    ) -> None:
         self.options = options
         self.group = group
-        self._admin = admin
-        self._timeout_ms = options.value("timeout")
+        self.admin = admin
+        self.timeout_ms = options.value("timeout")
+        self._current = current
 
     async def partitions(self) -> list[TopicPartition]:
         """The partitions of --all-topics or --topic. Raises UsageFailure where there is no scope, and KafkaError."""
         if "all-topics" in self.options:
-            return list(await self.committed())
+            return list(await self.current())
         if "topic" not in self.options:
             if "from-file" not in self.options:
                 raise self.options.failure("One of the reset scopes should be defined: --all-topics, --topic.")
@@ -120,15 +128,13 @@ class _Reset:
         self._check(chosen, existing)
         return list(dict.fromkeys(chosen))
 
-    async def committed(self) -> Offsets:
-        """The offsets that the group has committed."""
-        listed = await self._admin.list_group_offsets({self.group: None}, timeout_ms=self._timeout_ms)
-        offsets = listed.value(self.group).raise_first()
-        return {each: found.offset for each, found in offsets.items() if found is not None}
+    async def current(self) -> Offsets:
+        """The present offsets of the group."""
+        return await self._current(self)
 
     async def found(self, partitions: Iterable[TopicPartition], spec: int) -> dict[TopicPartition, int | None]:
         """The offsets at a time, or at an end."""
-        listed = await self._admin.list_offsets(dict.fromkeys(partitions, spec), timeout_ms=self._timeout_ms)
+        listed = await self.admin.list_offsets(dict.fromkeys(partitions, spec), timeout_ms=self.timeout_ms)
         return {each: None if at is None else at.offset for each, at in listed.raise_first().items()}
 
     async def ends(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> Offsets:
@@ -164,7 +170,7 @@ class _Reset:
 
     async def _existing(self, topics: Iterable[str]) -> dict[TopicPartition, int | None]:
         """The leaders of the topics' partitions. Raises KafkaError."""
-        described = await self._admin.describe_topics(dict.fromkeys(topics), timeout_ms=self._timeout_ms)
+        described = await self.admin.describe_topics(dict.fromkeys(topics), timeout_ms=self.timeout_ms)
         return {
             TopicPartition(topic.name, each.partition): each.leader
             for topic in described.raise_first().values()
@@ -179,11 +185,18 @@ class _Reset:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f'The partitions "{leaderless}" have no leader')
 
 
-async def _planned(reset: _Reset) -> Offsets:
+async def _committed(reset: OffsetReset) -> Offsets:
+    """The offsets that a group of consumers has committed."""
+    listed = await reset.admin.list_group_offsets({reset.group: None}, timeout_ms=reset.timeout_ms)
+    offsets = listed.value(reset.group).raise_first()
+    return {each: found.offset for each, found in offsets.items() if found is not None}
+
+
+async def planned_offsets(reset: OffsetReset, scenarios: Sequence[str] = SCENARIOS) -> Offsets:
     """The new offsets of a group. Raises KafkaError, ClientError, UsageFailure, ValueError."""
     options = reset.options
     partitions = await reset.partitions()
-    scenario = next((name for name in SCENARIOS if name in options), None)
+    scenario = next((name for name in scenarios if name in options), None)
     match scenario:
         case "to-offset":
             return await reset.within_range(dict.fromkeys(partitions, options.value("to-offset")))
@@ -192,7 +205,7 @@ async def _planned(reset: _Reset) -> Offsets:
         case "to-latest":
             return await reset.ends(partitions, OffsetSpec.LATEST)
         case "shift-by":
-            return await reset.within_range(_shifted(partitions, await reset.committed(), options.value("shift-by")))
+            return await reset.within_range(_shifted(partitions, await reset.current(), options.value("shift-by")))
         case "to-datetime":
             return await reset.at(partitions, _time_ms(options.value("to-datetime")))
         case "by-duration":
@@ -200,11 +213,11 @@ async def _planned(reset: _Reset) -> Offsets:
         case "from-file":
             return await reset.within_range(_from_file(options, reset.group))
         case "to-current":
-            committed = await reset.committed()
+            committed = await reset.current()
             ends = await reset.ends([each for each in partitions if each not in committed], OffsetSpec.LATEST)
             return {each: committed.get(each, ends.get(each, 0)) for each in partitions}
-    scenarios = ", ".join(f"[{name}]" for name in SCENARIOS)
-    raise options.failure(f"Option '[reset-offsets]' requires one of the following scenarios: [{scenarios}]")
+    named = ", ".join(f"[{name}]" for name in scenarios)
+    raise options.failure(f"Option '[reset-offsets]' requires one of the following scenarios: [{named}]")
 
 
 def _shifted(partitions: Iterable[TopicPartition], committed: Offsets, shift: int) -> Offsets:

@@ -1,7 +1,7 @@
 """The format in which the console consumer prints records (DefaultMessageFormatter.java).
 
-print.timestamp, print.partition, print.offset, print.epoch, print.headers, print.key     "false"
-print.value                                                                               "true"
+print.timestamp, print.partition, print.offset, print.delivery, print.epoch, print.headers, print.key    "false"
+print.value                                                                                              "true"
 key.separator         between what is printed; a tab
 line.separator        after the value; a newline
 headers.separator     between headers; a comma
@@ -14,15 +14,17 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from broker.client.types import ConsumerRecord
+from broker.client.types import ConsumerRecord, ShareRecord
 from broker.printable import printable_bytes
 from broker.wire.records import TimestampType
 
-Formatter: TypeAlias = Callable[[ConsumerRecord], bytes]
+Record: TypeAlias = ConsumerRecord | ShareRecord
+Formatter: TypeAlias = Callable[[Record], bytes]
 _Text: TypeAlias = Callable[[bytes], bytes]
 
-_PARTS: Final = ("timestamp", "partition", "offset", "epoch", "headers", "key", "value")
+_PARTS: Final = ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key", "value")
 _TIMESTAMPS: Final = {TimestampType.CREATE_TIME: b"CreateTime:", TimestampType.LOG_APPEND_TIME: b"LogAppendTime:"}
+_NOT_PRESENT: Final = b"NOT_PRESENT"
 _NUMBERS: Final = {"Long": ">q", "Integer": ">i", "Short": ">h"}
 _UUID: Final = re.compile(rb"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SERIALIZATION: Final = "org.apache.kafka.common.serialization."
@@ -59,12 +61,12 @@ class _DefaultFormatter:
         self._null = properties.get("null.literal", "null").encode()
         self._texts = {part: _text_of(properties.get(f"{part}.deserializer")) for part in ("headers", "key", "value")}
 
-    def __call__(self, record: ConsumerRecord) -> bytes:
+    def __call__(self, record: Record) -> bytes:
         """The record's line. Without the value the last part ends it. Raises FormatError."""
         shown = self._separator.join([self._shown(part, record) for part in self._parts])
         return shown + self._line_end if self._parts else b""
 
-    def _shown(self, part: str, record: ConsumerRecord) -> bytes:
+    def _shown(self, part: str, record: Record) -> bytes:
         match part:
             case "timestamp":
                 kind = _TIMESTAMPS.get(record.timestamp_type)
@@ -73,8 +75,12 @@ class _DefaultFormatter:
                 return b"Partition:%d" % record.partition
             case "offset":
                 return b"Offset:%d" % record.offset
+            case "delivery":
+                return b"Delivery:" + (
+                    b"%d" % record.delivery_count if isinstance(record, ShareRecord) else _NOT_PRESENT
+                )
             case "epoch":
-                return b"Epoch:" + (b"NOT_PRESENT" if record.leader_epoch is None else b"%d" % record.leader_epoch)
+                return b"Epoch:" + (_NOT_PRESENT if record.leader_epoch is None else b"%d" % record.leader_epoch)
             case "headers":
                 headers = [
                     self._render(name.encode()) + b":" + self._text("headers", value) for name, value in record.headers

@@ -44,10 +44,10 @@ async def test_properties_choose_the_printed_parts(tmp_path: Path, capsys: Captu
     async with tools_of_a_node(tmp_path, capsys, **QUICK) as tools:
         await fill(tools)
         read = [CONSUMER, "--topic", "orders", "--from-beginning", "--max-messages", "1", "--partition"]
-        shown = [f"print.{part}=true" for part in ("timestamp", "partition", "offset", "key", "headers")]
+        shown = [f"print.{part}=true" for part in ("timestamp", "partition", "offset", "delivery", "key", "headers")]
         properties = [word for name in shown for word in ("--formatter-property", name)]
         assert await tools.lines(*read, "0", *properties, "--formatter-property", "key.separator=|") == [
-            "CreateTime:1000|Partition:0|Offset:0|NO_HEADERS|k0|v0"
+            "CreateTime:1000|Partition:0|Offset:0|Delivery:NOT_PRESENT|NO_HEADERS|k0|v0"
         ]
         headers = ["--property", "print.headers=true", "--property", "print.key=true", "--property", "null.literal=-"]
         assert await tools.lines(*read, "1", *headers) == [
