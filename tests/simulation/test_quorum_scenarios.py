@@ -71,3 +71,32 @@ async def a_spare_is_added_at_the_address_of_another_node(stage: ScriptedQuorum)
 def test_a_voter_is_added_only_at_an_address_at_which_it_answers() -> None:
     """KIP-853: the leader tries the address first."""
     assert play(a_spare_is_added_at_the_address_of_another_node, spares=1).violation is None
+
+
+async def a_damaged_spare_that_does_not_start(stage: ScriptedQuorum) -> None:
+    """A bit of the log of n2 flips, and its node is held down while it is to be added."""
+    spare, administrator = stage.cluster.nodes["n2"], stage.subject.administrator
+    await administrator.damage_disk(stage.simulation.rng("damage"))
+    spare.held_down_until = inf
+    # At once, while the leader still counts the replica as one that has caught up.
+    key, address = stage.subject.key_of("n2"), f"n2:{RAFT_PORT}"
+    with trio.move_on_after(4):
+        await stage.subject.ask(stage.leader, "add-voter", "", key.node_id, key.directory_id, address, inf)
+    await administrator.change_voters(stage.simulation.rng("change"))
+    if len(stage.voters()) > 1:
+        stage.fail("a replica is a voter that does not run")
+    spare.held_down_until = 0.0
+    await stage.cluster.wait_serving()
+    while len(stage.voters()) == 1:
+        await administrator.change_voters(stage.simulation.rng("change"))
+
+
+def test_damaged_replica_is_not_added_to_a_single_voter_before_its_node_answers() -> None:
+    """KIP-853: no majority could commit the addition of a replica that never starts again, or elect a leader."""
+    assert play(a_damaged_spare_that_does_not_start, voters=1, spares=1).violation is None
+
+
+def test_damaged_replica_that_is_added_without_an_answer_is_found() -> None:
+    with QUORUM_BUGS["new voters do not have to answer"].planted():
+        violation = play(a_damaged_spare_that_does_not_start, voters=1, spares=1).violation
+    assert violation is not None

@@ -87,30 +87,3 @@ async def test_all_disks_but_those_of_voters_may_be_lost_where_empty_nodes_know_
         await admin.damage_disk(Random(seed))
         await admin.lose_disk(Random(seed))
     assert {*disks.damaged, *disks.lost} == {"n2", "n3"}
-
-
-async def test_damaged_replica_is_not_added_to_a_single_voter() -> None:
-    """If it lost its disk for good, no majority could commit its addition, or ever be elected."""
-    disks = Disks()
-    admin = administrator(disks, [])
-    await admin.damage_disk(Random(1))
-    for seed in range(5):
-        await admin.change_voters(Random(seed))
-    (intact,) = {"n2", "n3"} - set(disks.damaged)
-    assert set(disks.changes) == {("add-voter", intact)}
-
-
-async def test_damaged_replica_is_not_added_before_its_node_serves_again() -> None:
-    """Its node may refuse to start, although the other two voters are a majority with it."""
-    disks = Disks()
-    admin = administrator(disks, [], voters=(1, 2))
-    await admin.damage_disk(Random(1))
-    assert disks.damaged == ["n3"]
-    for seed in range(9):
-        await admin.change_voters(Random(seed))
-    assert {change for change, _ in disks.changes} == {"remove-voter"}
-
-    disks.serving.add("n3")
-    for seed in range(9):
-        await admin.change_voters(Random(seed))
-    assert ("add-voter", "n3") in disks.changes

@@ -10,7 +10,7 @@ from kraft.core.effects import RefusedEpoch
 from kraft.core.log_state import Match
 from kraft.core.messages import AddVoterRequest
 from kraft.core.replica import Replica
-from kraft.core.roles import Prospective
+from kraft.core.roles import Leader, Prospective
 from kraft.core.transitions import Cause
 from kraft.env import File
 from kraft.log import durable_log, frame
@@ -88,6 +88,15 @@ def _refuse_later_epochs(enter_higher_epoch: Any) -> Any:
     return wrong
 
 
+def _assume_reachable(announce: Any) -> Any:
+    def wrong(replica: Replica, leader: Leader) -> None:
+        if leader.change is not None:
+            leader.change.is_reachable = True
+            reconfiguration.append_due_change(replica, leader)
+
+    return wrong
+
+
 def _never_remove(join_request: Any) -> Any:
     def wrong(replica: Replica) -> AddVoterRequest:
         return AddVoterRequest(Voter(replica.me, replica.config.my_address), 500, ack_when_committed=False)
@@ -126,6 +135,7 @@ QUORUM_BUGS: dict[str, PatchedFunction] = {
     "only the next epoch is plausible": PatchedFunction(elections, "enter_higher_epoch", _refuse_later_epochs),
     "every epoch is plausible": PatchedFunction(elections, "is_plausible", always(True)),
     "unknown peers are trusted": PatchedFunction(Peers, "is_unknown_peer", always(False)),
+    "new voters do not have to answer": PatchedFunction(reconfiguration, "announce_to_new_voter", _assume_reachable),
     "a replica does not remove its former directory": PatchedFunction(joining, "join_request", _never_remove),
     "voters add themselves again": PatchedFunction(joining, "is_to_join", always(True)),
     "directory ids are not compared": PatchedFunction(ReplicaKey, "matches", _compare_node_ids_only),

@@ -104,9 +104,8 @@ class VoterAdministrator:
             for node_id, name in self._nodes.items():
                 key = self._node_access.key_of(name)
                 is_voter = node_id in [each.node_id for each in voters]
-                # A majority with the new voter commits the log. A damaged replica that is added before its node serves
-                # again may be refused by its node, and would then count as a voter that can never acknowledge anything.
-                if key is not None and not is_voter and key not in self._lost:
+                # Also a damaged replica: the leader adds it only if its node answers and has caught up (KIP-853).
+                if key is not None and not is_voter:
                     changes.append(("add-voter", key))
             for key in voters:
                 rest = [each for each in voters if each != key]
