@@ -37,8 +37,8 @@ from broker.node import MetadataDirectoryRefused, Node, NotFormatted
 from broker.node.connection_limits import client_descriptors_max
 from broker.storage.duplicate_log_dirs import DuplicateLogDir
 from broker.storage.log_dir import LogDirInUse
-from broker.storage.log_manager import NoLogDirOnline
 from broker.storage.meta_properties import MetaPropertiesError
+from broker.storage.offline_directories import NoLogDirOnline
 from kraft import lazy_attrs
 from kraft.env import Tracer, real_env
 from kraft.events import Level

@@ -48,6 +48,12 @@ STORAGE_EVENTS: Final = EventCatalogue(
             "A directory is skipped because its name marks it as deleted or stray.",
             {**_PATH, "reason": "the suffix of its name"},
         ),
+        "storage_future_log_recovered": EventKind(
+            Level.WARNING,
+            "The only log of a replica was a copy for another log directory. It becomes the replica's log.",
+            _LOG,
+            "{path} was the only log of its partition, which was moving between log directories. It is used now",
+        ),
         "storage_file_ignored": EventKind(
             Level.WARNING,
             "A file in a log directory does not belong there.",

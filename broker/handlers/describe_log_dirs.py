@@ -8,7 +8,7 @@ from typing import Final
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import STEP_ITEMS, Steps
-from broker.storage.log_dir import LogDirUsage
+from broker.storage.log_dir_usage import LogDirUsage, usage_of_directories
 from broker.wire.api.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsDamage,
@@ -22,7 +22,6 @@ from broker.wire.api.describe_log_dirs import (
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.protocol import AclOperation
 
-_NO_LAG: Final = 0
 _STEP_PARTITIONS: Final = 512
 # The damaged replicas that a response names for each directory.
 _DAMAGE_MAX: Final = 1000
@@ -33,7 +32,7 @@ def describe_log_dirs(context: BrokerContext, request: DescribeLogDirsRequest) -
     wanted = None if request.topics is None else (yield from _wanted(request.topics))
     results = []
     cordoned = _cordoned_paths(context)
-    for usage in context.services.log_manager.usage():
+    for usage in usage_of_directories(context.services.log_manager, context.services.env.disk):
         result = yield from _result(usage, wanted)
         result.is_cordoned = usage.path in cordoned
         result.damage = _damage(context, usage.path, wanted)
@@ -90,15 +89,19 @@ def _damage(context: BrokerContext, path: str, wanted: set[tuple[str, int]] | No
 
 def _result(usage: LogDirUsage, wanted: set[tuple[str, int]] | None) -> Steps[DescribeLogDirsResult]:
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for number, key in enumerate(sorted(usage.log_sizes)):
+    for number, key in enumerate(sorted(usage.logs)):
         if number % STEP_ITEMS == STEP_ITEMS - 1:
             yield
         if wanted is None or key in wanted:
             name, index = key
             topic = topics.setdefault(name, DescribeLogDirsTopic(name=name, partitions=[]))
+            log = usage.logs[key]
             topic.partitions.append(
                 DescribeLogDirsPartition(
-                    partition_index=index, partition_size=usage.log_sizes[key], offset_lag=_NO_LAG, is_future_key=False
+                    partition_index=index,
+                    partition_size=log.size_bytes,
+                    offset_lag=log.offset_lag,
+                    is_future_key=log.is_future,
                 )
             )
     return DescribeLogDirsResult(

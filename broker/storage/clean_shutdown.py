@@ -5,19 +5,43 @@ makes the creation and renaming of files wait, but one commit covers many files.
 syncs each in a thread of its own, 1,000 logs took seconds.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 import trio
 
 from broker.storage.log import Log
+from broker.storage.log_config import MAX_LONG
 from kraft.env import Disk
 
 # Logs or paths that one thread handles at a time, and the number of threads.
 _PORTION: Final = 32
 _THREADS: Final = 16
 
+CLEAN_SHUTDOWN_MARKER: Final = ".kafka_cleanshutdown"
+NO_BROKER_EPOCH: Final = -1
+# A marker is below 50 bytes; a longer text could nest too deeply to be parsed.
+_MARKER_BYTES_MAX: Final = 256
+
 T = TypeVar("T")
+
+
+def encode_marker(broker_epoch: int) -> bytes:
+    """The content of the marker of a clean shutdown (KIP-966)."""
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def decode_marker(content: bytes) -> int:
+    """The broker epoch in a clean-shutdown marker; -1 if it is empty, as before KIP-966, or damaged."""
+    if len(content) > _MARKER_BYTES_MAX:
+        return NO_BROKER_EPOCH
+    try:
+        epoch = json.loads(content)["brokerEpoch"]
+    except (ValueError, TypeError, KeyError):
+        return NO_BROKER_EPOCH
+    is_epoch = isinstance(epoch, int) and not isinstance(epoch, bool) and 0 <= epoch <= MAX_LONG
+    return epoch if is_epoch else NO_BROKER_EPOCH
 
 
 async def close_cleanly(disk: Disk, logs: Sequence[Log]) -> None:

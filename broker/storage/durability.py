@@ -45,13 +45,13 @@ class Durability:
     """
 
     __slots__ = (
-        "_directory",
         "_disk",
         "_epochs",
         "_segments",
         "_snapshots",
         "_trace",
         "blocks_appends",
+        "directory",
         "failure",
         "is_new_directory",
         "is_unsettled",
@@ -70,7 +70,7 @@ class Durability:
         trace: Tracer,
     ) -> None:
         self._disk = disk
-        self._directory = directory
+        self.directory = directory
         self._segments = segments
         self._epochs = epochs
         self._snapshots = snapshots
@@ -84,7 +84,7 @@ class Durability:
     def fail(self, error: OSError) -> None:
         """Record that the disk failed under this log."""
         if self.failure is None:
-            self._trace("storage_log_failed", path=self._directory, error=str(error))
+            self._trace("storage_log_failed", path=self.directory, error=str(error))
         self.close(error)
 
     def close(self, error: OSError) -> None:
@@ -165,7 +165,7 @@ class Durability:
 
     def mark_unsettled(self) -> None:
         """Leave a marker in the directory before the log is cut: a restart then settles it again. Raises OSError."""
-        mark_unsettled(self._disk, self._directory)
+        mark_unsettled(self._disk, self.directory)
 
     def truncated_to(self, end_offset: int) -> None:
         """Record that the log was cut and now ends at `end_offset`. It takes no appends until `settle` is done."""
@@ -189,10 +189,10 @@ class Durability:
         while self.is_unsettled:
             truncations = self.truncations
             await self._sync(self._segments.unsettled())
-            await self._disk.sync_dir(self._directory)
+            await self._disk.sync_dir(self.directory)
             if truncations != self.truncations:
                 continue
-            await unmark_unsettled(self._disk, self._directory)
+            await unmark_unsettled(self._disk, self.directory)
             if truncations == self.truncations:
                 self.mark_settled()
             else:
@@ -219,12 +219,12 @@ class Durability:
         # the files are listed before the sync, which may miss those that are created meanwhile
         new = [file for segment in segments for file in (segment, segment.transaction_index) if file.is_new]
         if new:
-            await self._disk.sync_dir(self._directory)
+            await self._disk.sync_dir(self.directory)
             for file in new:
                 file.is_new = False
         if self.is_new_directory:  # housekeeping may come too late: a power cut would remove all that was flushed
-            await sync_topic_id(self._disk, self._directory)
-            await self._disk.sync_dir(self._directory.rpartition("/")[0])
+            await sync_topic_id(self._disk, self.directory)
+            await self._disk.sync_dir(self.directory.rpartition("/")[0])
             self.is_new_directory = False
 
     # A clean shutdown (see `clean_shutdown`)
@@ -237,7 +237,7 @@ class Durability:
             if segment.size_bytes or not is_flushed:
                 paths += segment.unsynced_paths()
         if self.is_new_directory:
-            paths.append(partition_metadata_path(self._directory))
+            paths.append(partition_metadata_path(self.directory))
         return paths + self._snapshots.unsynced_paths() + self._epochs.write_beside()
 
     def replace_checkpoint(self) -> bool:

@@ -25,10 +25,10 @@ class FetchedBatches:
     would not occur twice at the same offset.
     """
 
-    __slots__ = ("_gap_seen_at", "_partition")
+    __slots__ = ("_gap_seen_at", "partition")
 
     def __init__(self, partition: str) -> None:
-        self._partition = partition
+        self.partition = partition
         self._gap_seen_at = -1
 
     def split(
@@ -36,7 +36,7 @@ class FetchedBatches:
     ) -> list[tuple[memoryview, BatchHeader]]:
         """The batches to append to a log that ends at `end_offset`, with their headers; see `fetched_batches`."""
         check = partial(
-            fetched_batches, records, end_offset=end_offset, leader_epoch=leader_epoch, partition=self._partition
+            fetched_batches, records, end_offset=end_offset, leader_epoch=leader_epoch, partition=self.partition
         )
         try:
             return check(allows_gaps=allows_gaps)

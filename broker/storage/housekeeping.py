@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from broker.storage.log import Log
-from broker.storage.log_dir import LogDir, LoopPacer
-from broker.storage.log_manager import LogManager, NoLogDirOnline
+from broker.storage.log_dir import LogDir
+from broker.storage.log_manager import LogManager
 from broker.storage.log_queues import FLUSHING_TASKS
+from broker.storage.loop_pacer import LoopPacer
+from broker.storage.offline_directories import NoLogDirOnline
 from broker.storage.partition_metadata import sync_topic_id
 from broker.storage.retention import delete_old_segments
 from kraft.env import Env

@@ -49,7 +49,6 @@ class Log:
 
     __slots__ = (
         "_config",
-        "_fetched",
         "_last_epoch",
         "_now_ms",
         "_partial_check",
@@ -59,6 +58,7 @@ class Log:
         "directory",
         "durability",
         "epochs",
+        "fetched",
         "log_end_offset",
         "log_start_offset",
         "on_rolled",
@@ -93,7 +93,7 @@ class Log:
         self.on_start_moved: Callable[[], None] | None = None
         self.on_rolled: Callable[[], None] | None = None
         self._config = config
-        self._fetched = FetchedBatches(self.partition)
+        self.fetched = FetchedBatches(self.partition)
         self._partial_check = PartialCheck()
         self._last_epoch = NO_EPOCH
         self._now_ms = now_ms
@@ -205,7 +205,7 @@ class Log:
         """
         if self.durability.blocks_appends:
             raise self.durability.refusal(self.partition)
-        batches = self._fetched.split(
+        batches = self.fetched.split(
             records,
             end_offset=self.log_end_offset,
             leader_epoch=leader_epoch,

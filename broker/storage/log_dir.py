@@ -1,13 +1,12 @@
 """One log directory of a node: its lock and identity, its logs, its checkpoints and clean-shutdown marker."""
 
 import contextlib
-import errno
-import json
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from itertools import count
 from typing import Final, TypeAlias
 
+import attrs
 import trio
 
 from broker.storage.checkpoints import (
@@ -18,10 +17,17 @@ from broker.storage.checkpoints import (
     CorruptCheckpoint,
     OffsetCheckpoint,
 )
-from broker.storage.clean_shutdown import close_cleanly
+from broker.storage.clean_shutdown import (
+    CLEAN_SHUTDOWN_MARKER,
+    NO_BROKER_EPOCH,
+    close_cleanly,
+    decode_marker,
+    encode_marker,
+)
 from broker.storage.log import NOT_CLEANED, Log
-from broker.storage.log_config import MAX_LONG, LogConfig
+from broker.storage.log_config import LogConfig
 from broker.storage.log_loader import load_log
+from broker.storage.loop_pacer import LOGS_PER_TURN, LoopPacer
 from broker.storage.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
@@ -38,20 +44,9 @@ from broker.storage.partition_directory import (
 from broker.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from broker.storage.recovery import UNKNOWN
 from broker.storage.whole_file import read_whole, read_whole_from_device, replace_durably, try_to_read
-from kraft import lazy_attrs
 from kraft.env import Disk, DiskLock, Env
 
-CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK = ".lock"
-NO_BROKER_EPOCH = -1
-# A marker is below 50 bytes; a longer text could nest too deeply to be parsed.
-_MARKER_BYTES_MAX = 256
-
-# Logs handled before other tasks run; takes less than a millisecond if there is nothing to do.
-LOGS_PER_TURN = 100
-# If there is more to do, other tasks run after this time. For a log with new records, retention completes the indexes,
-# which takes 150 us, or twice that if their files are created: 100 such logs in a row blocked the loop for 30 ms.
-TURN_S = 0.001
 
 # Logs flushed at the same time, as in a clean shutdown. The file system commits waiting fsyncs together, so this many
 # take half the time of two. More would use up Trio's 40 threads. num.recovery.threads.per.data.dir does not apply: it
@@ -73,15 +68,21 @@ class LogDirInUse(Exception):
     """Another process, or another node of this process, uses the directory."""
 
 
-@lazy_attrs.frozen
-class LogDirUsage:
-    """The sizes in bytes of a directory for DescribeLogDirs; -1 if it is offline."""
+@attrs.frozen
+class FutureLog:
+    """A copy that is to replace the log of a replica in another directory (KIP-113)."""
 
-    path: str
-    error: OSError | None
-    total_bytes: int
-    usable_bytes: int
-    log_sizes: dict[PartitionKey, int]
+    log: Log
+    topic_id: bytes | None
+
+
+@attrs.frozen
+class _Checkpointed:
+    """The offsets that the checkpoints of a directory had when it was loaded."""
+
+    recovery_points: dict[PartitionKey, int]
+    log_start_offsets: dict[PartitionKey, int]
+    cleaned_offsets: dict[PartitionKey, int]
 
 
 class LogDir:
@@ -104,6 +105,7 @@ class LogDir:
         self.clean_broker_epoch = NO_BROKER_EPOCH  # which the marker of the last clean shutdown named
         self.logs: dict[PartitionKey, Log] = {}
         self.topic_ids: dict[PartitionKey, bytes | None] = {}
+        self.futures: dict[PartitionKey, FutureLog] = {}  # none of them is among `logs`
         self.missing: dict[PartitionKey, int] = {}  # end offsets of logs that the checkpoints name and that are missing
         self.recovery_points = OffsetCheckpoint(disk, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
         self.log_start_offsets = OffsetCheckpoint(disk, f"{path}/{LOG_START_OFFSET_CHECKPOINT}")
@@ -158,7 +160,7 @@ class LogDir:
             return
         await self._disk.remove(marker)
         await self._disk.sync_dir(self.path)
-        self.clean_broker_epoch = _broker_epoch(content)
+        self.clean_broker_epoch = decode_marker(content)
         self.was_clean = True
 
     async def write_clean_shutdown_marker(self, broker_epoch: int) -> None:
@@ -166,8 +168,7 @@ class LogDir:
 
         Raises OSError, FsyncFailed.
         """
-        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-        await replace_durably(self._disk, f"{self.path}/{CLEAN_SHUTDOWN_MARKER}", content.encode())
+        await replace_durably(self._disk, f"{self.path}/{CLEAN_SHUTDOWN_MARKER}", encode_marker(broker_epoch))
 
     def read_checkpoint(self, checkpoint: OffsetCheckpoint) -> dict[PartitionKey, int]:
         """The offsets of a checkpoint; none if it is damaged, which is traced. Raises OSError."""
@@ -218,7 +219,9 @@ class LogDir:
 
     async def write_high_watermarks(self, high_watermark: Callable[[str, int], int]) -> None:
         """Checkpoint the high watermarks. Raises OSError, FsyncFailed."""
-        await self.high_watermarks.write(await self._collect(lambda key, log: high_watermark(*key)))
+        await self.high_watermarks.write(
+            await self._collect(lambda key, log: high_watermark(*key), list(self.logs.items()))
+        )
 
     async def load(self, config_of: Callable[[str], LogConfig]) -> list[str]:
         """Open every partition's log; returns the directories whose deletion a crash has interrupted. Raises OSError.
@@ -227,44 +230,71 @@ class LogDir:
         """
         clean = self.was_clean
         assert clean is not None, "remove_clean_shutdown_marker was called before"
-        recovery_points = self.read_checkpoint(self.recovery_points)
-        log_start_offsets = self.read_checkpoint(self.log_start_offsets)
-        cleaned_offsets = self.read_checkpoint(self.cleaned_offsets)
-        leftovers = []
+        found = _Checkpointed(
+            self.read_checkpoint(self.recovery_points),
+            self.read_checkpoint(self.log_start_offsets),
+            self.read_checkpoint(self.cleaned_offsets),
+        )
+        leftovers: list[str] = []
+        futures: list[tuple[PartitionKey, str]] = []
         for index, name in enumerate(self._disk.list(self.path)):
             if index % LOGS_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
             parsed = parse_partition_directory(name)
             if parsed is None or parsed.topic == METADATA_TOPIC:
                 continue
-            path = f"{self.path}/{name}"
+            key, path = (parsed.topic, parsed.partition), f"{self.path}/{name}"
             if parsed.suffix == "delete":
                 leftovers.append(path)
-                continue
-            if parsed.suffix:
+            elif parsed.suffix == "future":
+                futures.append((key, path))
+            elif parsed.suffix:
                 self._env.trace("storage_directory_skipped", path=path, reason=parsed.suffix)
-                continue
-            key = (parsed.topic, parsed.partition)
-            config, start = config_of(parsed.topic), log_start_offsets.get(key, 0)
-            try:
-                log = self.open_log(
-                    path,
-                    config,
-                    recovery_point=recovery_points.get(key, 0 if recovery_points else UNKNOWN),
-                    log_start_offset=start,
-                    clean=clean,
-                    cleaned_offset=cleaned_offsets.get(key, NOT_CLEANED),
-                    starts_at_start=self.log_start_offsets.was_read,
-                )
-            except NotADirectoryError:
-                self._env.trace("storage_file_ignored", path=path, reason="it is a file, not a partition's directory")
-                continue
-            self.topic_ids[key] = self._read_topic_id(path)
-            self.logs[key] = log
-        self.missing = {key: end for key, end in recovery_points.items() if end > 0 and key not in self.logs}
-        await self.settle([log for log in self.logs.values() if log.durability.is_unsettled])
+            elif (log := self._open_found(key, path, config_of, found)) is not None:
+                self.topic_ids[key] = self._read_topic_id(path)
+                self.logs[key] = log
+        for key, path in futures:
+            leftovers += self._load_future(key, path, config_of, found)
+        present = self.logs.keys() | self.futures.keys()
+        self.missing = {key: end for key, end in found.recovery_points.items() if end > 0 and key not in present}
+        await self.settle([log for _, log in self._all_logs() if log.durability.is_unsettled])
         self._env.trace("storage_log_dir_loaded", path=self.path, logs=len(self.logs), clean=clean)
         return leftovers
+
+    def _open_found(
+        self,
+        key: PartitionKey,
+        path: str,
+        config_of: Callable[[str], LogConfig],
+        found: "_Checkpointed",
+        *,
+        is_future: bool = False,
+    ) -> Log | None:
+        """Open a log that was found; None for a file. The start of a future log may have moved unnoticed."""
+        try:
+            return self.open_log(
+                path,
+                config_of(key[0]),
+                recovery_point=found.recovery_points.get(key, 0 if found.recovery_points else UNKNOWN),
+                log_start_offset=found.log_start_offsets.get(key, 0),
+                clean=bool(self.was_clean),
+                cleaned_offset=found.cleaned_offsets.get(key, NOT_CLEANED),
+                starts_at_start=self.log_start_offsets.was_read and not is_future,
+            )
+        except NotADirectoryError:
+            self._env.trace("storage_file_ignored", path=path, reason="it is a file, not a partition's directory")
+            return None
+
+    def _load_future(
+        self, key: PartitionKey, path: str, config_of: Callable[[str], LogConfig], found: "_Checkpointed"
+    ) -> list[str]:
+        """Open a future log; returns its path if it is to be deleted, because the directory has another copy."""
+        if key in self.logs or key in self.futures:
+            return [path]
+        log = self._open_found(key, path, config_of, found, is_future=True)
+        if log is not None:
+            self.futures[key] = FutureLog(log, self._read_topic_id(path))
+        return []
 
     def trace_missing_logs(self, is_wanted: Callable[[PartitionKey], bool]) -> None:
         """Trace the logs that the checkpoints name and that are missing: they start again empty."""
@@ -318,7 +348,7 @@ class LogDir:
 
         Raises OSError and FsyncFailed, in an exception group if a file cannot be synced.
         """
-        await close_cleanly(self._disk, list(self.logs.values()))
+        await close_cleanly(self._disk, [log for _, log in self._all_logs()])
         await self.write_recovery_points()
         await self.write_log_start_offsets()
         await self.write_cleaned_offsets()
@@ -345,10 +375,18 @@ class LogDir:
             self._env.trace("storage_partition_metadata_corrupt", path=path, error=str(error))
             return None
 
-    async def _collect(self, offset_of: Callable[[PartitionKey, Log], int]) -> dict[PartitionKey, int]:
+    def _all_logs(self) -> list[tuple[PartitionKey, Log]]:
+        return [*self.logs.items(), *((key, future.log) for key, future in self.futures.items())]
+
+    async def _collect(
+        self,
+        offset_of: Callable[[PartitionKey, Log], int],
+        logs: Sequence[tuple[PartitionKey, Log]] | None = None,
+    ) -> dict[PartitionKey, int]:
+        """The offsets of these logs, or of all with the future ones."""
         offsets: dict[PartitionKey, int] = {}
         pacer = LoopPacer()
-        for key, log in list(self.logs.items()):
+        for key, log in self._all_logs() if logs is None else logs:
             offsets[key] = offset_of(key, log)
             await pacer.checkpoint()
         await trio.lowlevel.checkpoint()
@@ -379,49 +417,3 @@ def _parents_to_sync(disk: Disk, path: str) -> Iterator[str]:
         yield path
         if disk.exists(path):
             return
-
-
-def _broker_epoch(marker: bytes) -> int:
-    """The broker epoch in a clean-shutdown marker; -1 if it is empty, as before KIP-966, or damaged."""
-    if len(marker) > _MARKER_BYTES_MAX:
-        return NO_BROKER_EPOCH
-    try:
-        epoch = json.loads(marker)["brokerEpoch"]
-    except (ValueError, TypeError, KeyError):
-        return NO_BROKER_EPOCH
-    is_epoch = isinstance(epoch, int) and not isinstance(epoch, bool) and 0 <= epoch <= MAX_LONG
-    return epoch if is_epoch else NO_BROKER_EPOCH
-
-
-class LoopPacer:
-    """Lets other tasks run during a loop over many logs: after every LOGS_PER_TURN logs, or after TURN_S."""
-
-    def __init__(self) -> None:
-        self._begin()
-
-    async def checkpoint(self) -> None:
-        """Call this after each log."""
-        self._count += 1
-        if self._count >= LOGS_PER_TURN or trio.current_time() >= self._end:
-            await trio.lowlevel.checkpoint()
-            self._begin()
-
-    def _begin(self) -> None:
-        self._count = 0
-        self._end = trio.current_time() + TURN_S
-
-
-def offline_advice(errors: Iterable[OSError | None]) -> str:
-    """Advise the operator on directories that are offline because of these errors."""
-    if any(error is not None and error.errno in (errno.ENOSPC, errno.EDQUOT) for error in errors):
-        return "The disk, or its quota, is full: free some room, or enlarge it, and start the node again"
-    return (
-        "Each named path must be a file or directory that the node's user may read and write, on a disk that works. "
-        "Correct this, and start the node again"
-    )
-
-
-def first_error(group: BaseExceptionGroup[OSError]) -> OSError:
-    """The first error in a group, or in a group within it."""
-    error = group.exceptions[0]
-    return error if isinstance(error, OSError) else first_error(error)

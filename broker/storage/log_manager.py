@@ -17,13 +17,15 @@ from functools import partial
 import attrs
 import trio
 
+from broker.storage.clean_shutdown import NO_BROKER_EPOCH
 from broker.storage.duplicate_log_dirs import Belongs, DuplicateLogDir, find_stray
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
-from broker.storage.log_dir import NO_BROKER_EPOCH, LogDir, LogDirUsage, PartitionKey, first_error, offline_advice
+from broker.storage.log_dir import LogDir, PartitionKey
 from broker.storage.log_manager_config import LogManagerConfig
 from broker.storage.log_queues import RolledLogs, SuspectLogs
 from broker.storage.meta_properties import MetaProperties, verify_meta_properties
+from broker.storage.offline_directories import NoLogDirOnline, first_error, offline_message, offline_paths
 from broker.storage.partition_directory import (
     deleted_directory_name,
     partition_directory_name,
@@ -34,10 +36,6 @@ from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import encode_uuid, new_uuid
 from kraft import lazy_attrs
 from kraft.env import Env, FsyncFailed
-
-
-class NoLogDirOnline(Exception):
-    """Every log directory has failed, or the one with the metadata log; the node must end."""
 
 
 @lazy_attrs.frozen
@@ -57,7 +55,7 @@ class LogManager:
     """
 
     def __init__(self, env: Env, config: LogManagerConfig, directories: Sequence[LogDir]) -> None:
-        self._env = env
+        self.env = env
         self._disk = env.disk
         self.config = config
         self.directories = {directory.path: directory for directory in directories}
@@ -139,8 +137,17 @@ class LogManager:
         key = (topic, partition)
         return next((directory for directory in self.partition_directories() if key in directory.logs), None)
 
-    def create(self, topic: str, topic_id: bytes, partition: int, config: LogConfig, *, is_new: bool = True) -> Log:
-        """The partition's log; without one, a new log in the directory with the fewest partitions.
+    def create(
+        self,
+        topic: str,
+        topic_id: bytes,
+        partition: int,
+        config: LogConfig,
+        *,
+        is_new: bool = True,
+        destination: str | None = None,
+    ) -> Log:
+        """The partition's log; without one, a new log in `destination`, or in the directory with the fewest partitions.
 
         `is_new` says that the partition was just assigned to this broker. Otherwise its log may be in an offline
         directory, and must not be created again. A new directory is durable soon after this returns, and at the latest
@@ -158,7 +165,11 @@ class LogManager:
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"Can not create log for {topic}-{partition} because log directories {offline} are offline",
             )
-        for directory in sorted(self.partition_directories(), key=lambda each: (each.is_cordoned, len(each.logs))):
+
+        def preference(each: LogDir) -> tuple[bool, bool, int]:
+            return each.path != destination, each.is_cordoned, len(each.logs)
+
+        for directory in sorted(self.partition_directories(), key=preference):
             with self.offline_on_error(directory):
                 return self._create_in(directory, topic, topic_id, partition, config)
         raise KafkaError(
@@ -181,7 +192,7 @@ class LogManager:
                 )
             return
         delay_ms = self.logs[topic, partition].config.file_delete_delay_ms
-        path = self._rename_away(directory, (topic, partition), deleted_directory_name)
+        path = self.rename_away(directory, (topic, partition), deleted_directory_name)
         if path is not None:
             self.remove_later(directory, path, delay_ms=delay_ms)
 
@@ -192,19 +203,19 @@ class LogManager:
         """
         directory = self.directory_of(topic, partition)
         assert directory is not None, f"{topic}-{partition} is in logs"
-        self._rename_away(directory, (topic, partition), stray_directory_name)
+        self.rename_away(directory, (topic, partition), stray_directory_name)
 
-    def _rename_away(
+    def rename_away(
         self, directory: LogDir, key: PartitionKey, new_name: Callable[[str, int, bytes], str]
     ) -> str | None:
         """Remove a log from `logs` and rename its directory; returns the new path, None if the directory failed."""
-        self._forget(directory, key).close()
+        self.forget(directory, key).close()
         old = f"{directory.path}/{partition_directory_name(*key)}"
-        new = f"{directory.path}/{new_name(*key, new_uuid(self._env.rng.randbytes))}"
+        new = f"{directory.path}/{new_name(*key, new_uuid(self.env.rng.randbytes))}"
         with self.offline_on_error(directory):
             self._disk.rename(old, new)
             self.shrunk.add(directory.path)
-            self._env.trace("storage_log_renamed", topic=key[0], partition=key[1], path=new)
+            self.env.trace("storage_log_renamed", topic=key[0], partition=key[1], path=new)
         return new if directory.is_online else None
 
     async def settle(self, keys: Sequence[PartitionKey]) -> None:
@@ -235,11 +246,15 @@ class LogManager:
             return
         directory.error = error
         keys = list(directory.logs)
-        self._env.trace("storage_log_dir_offline", path=path, error=str(error), partitions=len(keys))
+        self.env.trace("storage_log_dir_offline", path=path, error=str(error), partitions=len(keys))
         for key in keys:
-            log = self._forget(directory, key)
+            log = self.forget(directory, key)
             with contextlib.suppress(OSError):
                 log.close()
+        for future in directory.futures.values():
+            with contextlib.suppress(OSError):
+                future.log.close()
+        directory.futures.clear()
         directory.release()
         if self.on_offline is not None:
             self.on_offline(path, keys, error)
@@ -261,18 +276,6 @@ class LogManager:
         """The broker epoch under which all directories were cleanly closed; -1 if they differ (KIP-966)."""
         epochs = {directory.clean_broker_epoch for directory in self.partition_directories()}
         return epochs.pop() if len(epochs) == 1 and not self.any_offline else NO_BROKER_EPOCH
-
-    def usage(self) -> list[LogDirUsage]:
-        """The figures of each directory for DescribeLogDirs. A directory that fails meanwhile goes offline."""
-        usages = []
-        for directory in self.directories.values():
-            total, usable = -1, -1
-            if directory.is_online:
-                with self.offline_on_error(directory):
-                    total, usable = self._disk.usage(directory.path)
-            sizes = {key: log.size_bytes for key, log in directory.logs.items()}
-            usages.append(LogDirUsage(directory.path, directory.error, total, usable, sizes))
-        return usages
 
     def read_high_watermarks(self) -> dict[PartitionKey, int]:
         """The checkpointed high watermarks of all partitions."""
@@ -338,12 +341,10 @@ class LogManager:
 
     def offline_message(self) -> str:
         """The message for the operator if all directories, or the metadata log's, are offline."""
-        causes = "; ".join(f"{path}: {each.error}" for path, each in self.directories.items() if not each.is_online)
-        advice = offline_advice(each.error for each in self.directories.values())
-        return f"All log directories, or the one of the metadata log, are offline ({causes}). {advice}"
+        return offline_message(self.directories.values())
 
     def _offline_paths(self) -> str:
-        return ",".join(directory.path for directory in self.directories.values() if not directory.is_online)
+        return offline_paths(self.directories.values())
 
     async def _claim(self, cluster_id: str, found_metadata: Callable[[], Awaitable[None]] | None) -> None:
         for directory in self.directories.values():
@@ -364,7 +365,7 @@ class LogManager:
     async def _format(self, directory: LogDir, cluster_id: str) -> None:
         properties = directory.properties or MetaProperties(cluster_id, self.config.node_id, None)
         if properties.directory_id is None:
-            properties = attrs.evolve(properties, directory_id=new_uuid(self._env.rng.randbytes))
+            properties = attrs.evolve(properties, directory_id=new_uuid(self.env.rng.randbytes))
         await directory.format(properties)
 
     async def _load_directory(self, directory: LogDir, config_of: Callable[[str], LogConfig], belongs: Belongs) -> None:
@@ -373,17 +374,17 @@ class LogManager:
         for key, log in list(directory.logs.items()):
             other = self.directory_of(*key) if key in self.logs else None
             if other is not None:
-                self._rename_away(find_stray(key, directory, other, belongs), key, stray_directory_name)
+                self.rename_away(find_stray(key, directory, other, belongs), key, stray_directory_name)
             if key in directory.logs and key not in self.logs:
-                self._remember(directory, key, log, directory.topic_ids[key])
+                self.remember(directory, key, log, directory.topic_ids[key])
 
     def _create_in(self, directory: LogDir, topic: str, topic_id: bytes, partition: int, config: LogConfig) -> Log:
         path = f"{directory.path}/{partition_directory_name(topic, partition)}"
         self._disk.make_dir(path)
         write_topic_id(self._disk, path, topic_id)
         log = directory.open_log(path, config, recovery_point=0, log_start_offset=0, clean=True)
-        self._remember(directory, (topic, partition), log, topic_id)
-        self._sync_later(directory, log)
+        self.remember(directory, (topic, partition), log, topic_id)
+        self.sync_later(directory, log)
         return log
 
     def _adopt(self, log: Log, topic: str, topic_id: bytes, partition: int) -> None:
@@ -402,23 +403,26 @@ class LogManager:
         path = f"{directory.path}/{partition_directory_name(topic, partition)}"
         with self.offline_on_error(directory):
             write_topic_id(self._disk, path, topic_id)
-            self._remember(directory, key, log, topic_id)
-            self._sync_later(directory, log)
+            self.remember(directory, key, log, topic_id)
+            self.sync_later(directory, log)
             return
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Error while writing partition metadata file in {path}")
 
-    def _sync_later(self, directory: LogDir, log: Log) -> None:
+    def sync_later(self, directory: LogDir, log: Log) -> None:
+        """Make a log's new directory entry durable in the background, or with the next flush of the log."""
         log.durability.is_new_directory = True
         self.created.append((directory, log))
         self.work.set()
 
-    def _remember(self, directory: LogDir, key: PartitionKey, log: Log, topic_id: bytes | None) -> None:
+    def remember(self, directory: LogDir, key: PartitionKey, log: Log, topic_id: bytes | None) -> None:
+        """Make a log in `directory` the partition's."""
         self.logs[key] = directory.logs[key] = log
         self.topic_ids[key] = directory.topic_ids[key] = topic_id
         log.on_rolled = partial(self.rolled.add, log, directory)
         log.segments.on_suspect = partial(self.suspects.add, key)
 
-    def _forget(self, directory: LogDir, key: PartitionKey) -> Log:
+    def forget(self, directory: LogDir, key: PartitionKey) -> Log:
+        """Remove a log from the directory, and from `logs` if it is the partition's."""
         if self.logs.get(key) is directory.logs[key]:
             del self.logs[key], self.topic_ids[key]
         del directory.topic_ids[key]

@@ -37,6 +37,14 @@ def deleted_directory_name(topic: str, partition: int, unique_id: bytes) -> str:
     return _unique_name(topic, partition, unique_id, "delete")
 
 
+def future_directory_name(topic: str, partition: int, unique_id: bytes) -> str:
+    """The name of the directory of a copy that is to replace the replica in another log directory (KIP-113).
+
+    It may be longer than NAME_MAX: a shortened topic name would not tell whose copy it is.
+    """
+    return f"{topic}-{partition}.{unique_id.hex()}-future"
+
+
 def stray_directory_name(topic: str, partition: int, unique_id: bytes) -> str:
     """The name of a directory that the metadata does not know and that is kept."""
     return _unique_name(topic, partition, unique_id, "stray")

@@ -73,7 +73,6 @@ class SegmentList:
 
     __slots__ = (
         "_bases",
-        "_directory",
         "_disk",
         "_known_positions",
         "_segments",
@@ -81,6 +80,7 @@ class SegmentList:
         "active",
         "bytes_written",
         "damaged",
+        "directory",
         "discarded",
         "is_being_cleaned",
         "on_damaged",
@@ -93,7 +93,7 @@ class SegmentList:
         self, disk: Disk, directory: str, segments: list[Segment], discarded: list[str], trace: Tracer
     ) -> None:
         self._disk = disk
-        self._directory = directory
+        self.directory = directory
         self._trace = trace
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
@@ -217,7 +217,7 @@ class SegmentList:
         """Seal the active segment and create the next one, which begins at `base_offset`. Raises OSError."""
         self.active.seal()
         self.active.release()
-        self._add(Segment.create(self._disk, self._directory, base_offset, config, now_ms=now_ms))
+        self._add(Segment.create(self._disk, self.directory, base_offset, config, now_ms=now_ms))
         self._trace("storage_segment_rolled", path=self.active.path)
 
     def delete_first(self, count: int) -> None:
@@ -256,7 +256,7 @@ class SegmentList:
         """Replace all segments by an empty one that begins at `base_offset`. Raises OSError."""
         self._delete(0, len(self._segments))
         self.damaged = None
-        self._add(Segment.create(self._disk, self._directory, base_offset, config, now_ms=now_ms))
+        self._add(Segment.create(self._disk, self.directory, base_offset, config, now_ms=now_ms))
 
     def replace(self, segments: Sequence[Segment], config: LogConfig) -> None:
         """Replace adjacent segments, none of them active, by the cleaned segment made from them (see `swapping`).
@@ -271,7 +271,7 @@ class SegmentList:
         opened_ms = max(segment.created_ms for segment in segments)
         self.discarded += swap_in(self._disk, segments)
         base_offset = segments[0].base_offset
-        cleaned = Segment.open(self._disk, self._directory, base_offset, config, now_ms=opened_ms)
+        cleaned = Segment.open(self._disk, self.directory, base_offset, config, now_ms=opened_ms)
         self._segments[first:end] = [cleaned]
         self._bases[first:end] = [base_offset]
         self.replacements += 1

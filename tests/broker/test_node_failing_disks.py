@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker.storage.log_manager import NoLogDirOnline
+from broker.storage.offline_directories import NoLogDirOnline
 from broker.wire.api.describe_log_dirs import DescribeLogDirsRequest
 from broker.wire.api.metadata import MetadataRequest
 from broker.wire.errors import ErrorCode

@@ -14,8 +14,9 @@ from broker.storage.cleaner.log_to_clean import LogToClean, find_log_to_clean
 from broker.storage.cleaner.offset_map import OffsetMap
 from broker.storage.cleaner.pacing import CleaningPacer, Throttle
 from broker.storage.log import Log
-from broker.storage.log_dir import LogDir, LoopPacer, PartitionKey
+from broker.storage.log_dir import LogDir, PartitionKey
 from broker.storage.log_manager import LogManager
+from broker.storage.loop_pacer import LoopPacer
 from broker.wire.errors import WireError
 from kraft import lazy_attrs
 from kraft.env import Env, FsyncFailed
@@ -111,7 +112,9 @@ class Cleaner:
     def _is_available(self, key: PartitionKey, log: Log) -> bool:
         is_sound = log.failure is None and not log.durability.is_unsettled and log.segments.damaged is None
         is_sound = is_sound and self._uncleanable.get(key) != (log, log.segments.replacements)
-        return is_sound and key not in self._in_progress and self._log_manager.logs.get(key) is log
+        # A copy that is being made for another directory would mix records from before and after a compaction.
+        is_moving = any(key in each.futures for each in self._log_manager.partition_directories())
+        return is_sound and not is_moving and key not in self._in_progress and self._log_manager.logs.get(key) is log
 
     def _find_if_due(self, key: PartitionKey, log: Log, now_ms: int) -> LogToClean | None:
         directory = self._log_manager.directory_of(*key)

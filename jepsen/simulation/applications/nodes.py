@@ -9,7 +9,7 @@ import trio
 
 from broker.client import Admin, ClientError, KafkaError, NewTopic
 from broker.node import Node
-from broker.storage.log_manager import NoLogDirOnline
+from broker.storage.offline_directories import NoLogDirOnline
 from broker.wire.errors import ErrorCode
 from jepsen.history import History
 from jepsen.simulation.applications.committed_records import CommittedRecords

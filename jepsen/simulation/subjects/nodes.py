@@ -10,7 +10,7 @@ import trio
 
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from broker.node.metadata_directory import METADATA_DIRECTORY as METADATA_LOG
-from broker.storage.log_manager import NoLogDirOnline
+from broker.storage.offline_directories import NoLogDirOnline
 from broker.wire.api.metadata import MetadataRequest
 from jepsen.checkers import ACKS_ONE_CHECKERS, GROUP_CHECKERS, QUEUE_CHECKERS, TOPIC_CHECKERS, Anomaly
 from jepsen.history import History

@@ -6,7 +6,7 @@ from pathlib import Path
 import trio
 
 from broker.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from broker.storage.log_dir import CLEAN_SHUTDOWN_MARKER
+from broker.storage.clean_shutdown import CLEAN_SHUTDOWN_MARKER
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from broker.wire.api.incremental_alter_configs import (
     AlterableConfig,

@@ -8,7 +8,8 @@ import pytest
 import trio
 
 from benchmarks.loop_holds import LoopHolds
-from broker.storage.log_manager import NoLogDirOnline
+from broker.storage.log_dir_usage import LogUsage, usage_of_directories
+from broker.storage.offline_directories import NoLogDirOnline
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import FsyncFailed
 from tests.support.storage_node import CONFIG, ORDERS, Node, produce
@@ -69,7 +70,7 @@ class TestFailure:
         node.disk.broken.add(str(node.a))
         log_manager = await node.start()
         assert not log_manager.is_online(str(node.a))
-        assert [usage.error is None for usage in log_manager.usage()] == [False, True]
+        assert [usage.error is None for usage in usage_of_directories(log_manager, node.disk)] == [False, True]
         assert len(log_manager.directory_ids) == 1
 
     async def test_node_without_an_online_directory_does_not_start(self, node):
@@ -190,7 +191,7 @@ class TestHousekeeping:
         log_manager = await node.start()
         log = log_manager.create("orders", ORDERS, 0, CONFIG)
         produce(log)
-        first, second = log_manager.usage()
-        assert first.log_sizes == {("orders", 0): log.size_bytes}
-        assert second.log_sizes == {}
+        first, second = usage_of_directories(log_manager, node.disk)
+        assert first.logs == {("orders", 0): LogUsage(log.size_bytes)}
+        assert second.logs == {}
         assert 0 < first.usable_bytes <= first.total_bytes
