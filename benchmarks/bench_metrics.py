@@ -80,7 +80,7 @@ def _add_partitions(node: Node, count: int) -> None:
     """Give the broker so many partitions, as far as its metrics go. They share the log of a real one."""
     assert node.broker is not None
     manager = node.broker.partitions
-    context, tasks = manager._context, manager._tasks
+    context, tasks = manager.context, manager._tasks
     config = node.broker._shared.effective.topic("t", {}).log
     log = node.broker._log_manager.create("shared", bytes(16), 0, config)
     for number in range(count // _PARTITIONS_PER_TOPIC):

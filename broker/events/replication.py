@@ -41,6 +41,11 @@ REPLICATION_EVENTS: Final = EventCatalogue(
             "A follower's fetcher lost its connection to a leader. It connects again after a pause.",
             {**_NODE, **_SOURCE, "reason": "why, as text"},
         ),
+        "future_log_truncated": EventKind(
+            Level.DEBUG,
+            "A replica that moves between log directories was truncated, and so is its copy.",
+            {**_REPLICA, "offset": "new end of the copy", "end_offset": "end before"},
+        ),
         "isr_changed": EventKind(
             Level.DEBUG,
             "The leader of a partition has learnt that the controller changed the ISR.",
@@ -144,6 +149,40 @@ REPLICATION_EVENTS: Final = EventCatalogue(
             Level.DEBUG,
             "A fetch of one partition failed. It is repeated after a pause.",
             {**_REPLICA, **_SOURCE, "reason": "why, as text"},
+        ),
+        "replica_move_began": EventKind(
+            Level.INFO,
+            "A replica is being copied to another log directory, or its copying goes on after a start.",
+            {**_REPLICA, "topic": "topic", "path": "directory of the copy"},
+            "replica of {topic}-{partition}: copying it to {path}",
+            LINES_MAX,
+        ),
+        "replica_move_ended": EventKind(
+            Level.INFO,
+            "The copying of a replica to another log directory has ended without its move.",
+            {**_REPLICA, "topic": "topic", "reason": "why, as text"},
+            "replica of {topic}-{partition}: it stays in its log directory, because {reason}",
+            LINES_MAX,
+        ),
+        "replica_move_paused": EventKind(
+            Level.WARNING,
+            "A replica that is being copied to another log directory could not be copied further. It is tried again.",
+            {**_REPLICA, "topic": "topic", "reason": "why, as text"},
+            "replica of {topic}-{partition}: copying it to another log directory is tried again soon: {reason}",
+            LINES_MAX,
+        ),
+        "replica_moved": EventKind(
+            Level.INFO,
+            "A replica has moved to another log directory.",
+            {
+                **_REPLICA,
+                "topic": "topic",
+                "path": "new directory of its log",
+                "end_offset": "end of its log",
+                "size_bytes": "size of its log",
+            },
+            "replica of {topic}-{partition}: it is in {path} now",
+            LINES_MAX,
         ),
         "stray_logs_renamed": EventKind(
             Level.WARNING,

@@ -118,6 +118,7 @@ HANDLERS: Final[tuple[HandlerEntry, ...]] = (
     _entry("TxnOffsetCommit", "txn_offset_commit"),
     _entry("OffsetForLeaderEpoch", "offset_for_leader_epoch"),
     _entry("ListConfigResources", "list_config_resources"),
+    _entry("AlterReplicaLogDirs", "alter_replica_log_dirs"),
     _entry("DescribeLogDirs", "describe_log_dirs"),
     _entry("DescribeClientQuotas", "describe_client_quotas"),
     _entry("DescribeCluster", "describe_cluster"),

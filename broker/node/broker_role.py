@@ -170,6 +170,9 @@ class BrokerRole:
         self.partitions.when_led(damaged.reconsider)
         for run in (self.partitions.file_queue.run, fetchers.run):
             self._nursery.start_soon(run)
+        config = self._shared.config
+        threads = config.num_replica_alter_log_dirs_threads or len(self._log_manager.config.directories)
+        self._nursery.start_soon(self.partitions.moves.run, self._shared.env, self._throttles.log_dirs, threads)
         self._nursery.start_soon(damaged.run, context)
 
     def _serve(self, services: Services) -> None:

@@ -48,7 +48,10 @@ class LogFlusher:
         except FsyncFailed:
             raise
         except OSError as error:
-            self._on_failure(partition, error)
+            if role.log is log:
+                self._on_failure(partition, error)
         else:
-            if partition.role is role:
+            if role.log is not log:
+                role.request_flush()  # the log has moved to another directory meanwhile
+            elif partition.role is role:
                 role.flushed(end_offset)  # otherwise these offsets may hold other records by now

@@ -132,6 +132,16 @@ class Partition(PartitionTraffic):
             log.config = config.log
         self.state_changed()
 
+    def replace_log(self, log: Log) -> None:
+        """Continue with a log of the same records in another directory. Nothing may be staged in the former log."""
+        former = self.role.log
+        assert former is not None, "a replica without a log is not moved"
+        assert former.log_end_offset == log.log_end_offset, "the logs have the same records"
+        self.add_to_topic(former)
+        former.on_start_moved = None
+        log.on_start_moved = self._log_start_moved
+        self.role.log = log
+
     def close(self, code: ErrorCode) -> None:
         """Stop using the log, which has failed or is no longer on this broker; waiting requests fail with `code`."""
         self.add_to_topic(self.role.log)

@@ -1,12 +1,16 @@
 """Reports to the controller which log directories hold this broker's replicas (AssignReplicasToDirs, KIP-858).
 
 When a directory fails, the controller elects other leaders for exactly the replicas that it knows to be there.
+
+A replica that moves to another directory is assigned to it before its log is there, so that a restart in between finds
+the right one of two logs. If the move fails after that, or the old directory does, the old directory is reported again.
 """
 
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final, TypeAlias
 
+import attrs
 import trio
 
 from broker.replication.alter_partition_manager import Controllers
@@ -35,6 +39,19 @@ _VERSION: Final = 0
 _Key: TypeAlias = tuple[bytes, int]
 
 
+@attrs.define(eq=False)
+class _Assignment:
+    """A directory to which a replica is about to move. `accepted` is None until the controller has answered."""
+
+    directory_id: bytes
+    answered: trio.Event = attrs.field(factory=trio.Event)
+    accepted: bool | None = None
+
+    def answer(self, accepted: bool) -> None:
+        self.accepted = accepted
+        self.answered.set()
+
+
 class ReplicaDirectories:
     """`directory_of` returns the id of the online directory with a partition's log, None without one."""
 
@@ -43,6 +60,7 @@ class ReplicaDirectories:
         self._directory_of = directory_of
         self._trace = trace
         self._unreported: dict[_Key, bytes] = {}
+        self._assignments: dict[_Key, _Assignment] = {}
         self._work = trio.Event()
 
     def compare(self, partition: Partition, image: PartitionImage) -> None:
@@ -50,13 +68,41 @@ class ReplicaDirectories:
         known = UNASSIGNED_DIRECTORY
         if image.directories:
             known = image.directories[image.replicas.index(self._local_id)]
-        actual = self._actual(partition)
+        assignment = self._assignments.get(_key(partition))
+        actual = self._actual(partition) if assignment is None else assignment.directory_id
         if actual is None and known == UNASSIGNED_DIRECTORY:
             actual = LOST_DIRECTORY  # otherwise this broker could be elected as its leader
         if actual not in (None, known):
             assert actual is not None, "a directory other than None was found"
-            self._unreported[partition.topic_id, partition.index] = actual
-            self._work.set()
+            self._report(_key(partition), actual)
+
+    async def assign(self, partition: Partition, directory_id: bytes) -> bool:
+        """Tell the controller that the replica is about to move to a directory; False if it refuses that.
+
+        Waits until the controller has committed it. The assignment holds until `moved` or `release` is called.
+        """
+        key = _key(partition)
+        assignment = self._assignments[key] = _Assignment(directory_id)
+        self._report(key, directory_id)
+        await assignment.answered.wait()
+        return bool(assignment.accepted)
+
+    def moved(self, partition: Partition) -> None:
+        """The replica is in the directory to which it was assigned."""
+        partition.directory_id = self._assignments.pop(_key(partition)).directory_id
+
+    def release(self, partition: Partition, image: PartitionImage | None) -> None:
+        """The replica stays where it is: report that if the metadata, `image`, has the directory of an assignment."""
+        key = _key(partition)
+        if self._assignments.pop(key, None) is None:
+            return
+        self._unreported.pop(key, None)
+        if image is not None and self._local_id in image.replicas:
+            self.compare(partition, image)
+
+    def _report(self, key: _Key, directory_id: bytes) -> None:
+        self._unreported[key] = directory_id
+        self._work.set()
 
     def _actual(self, partition: Partition) -> bytes | None:
         """The directory in which the log was found or created, even if it has failed since."""
@@ -102,7 +148,14 @@ class ReplicaDirectories:
                         self._trace("directory_assignment_refused", node=self._local_id, error=partition.error_code)
                     if self._unreported.get(key) == sent.get(key):
                         self._unreported.pop(key, None)
+                        assignment = self._assignments.get(key)
+                        if assignment is not None:
+                            assignment.answer(partition.error_code == ErrorCode.NONE)
         return True
+
+
+def _key(partition: Partition) -> _Key:
+    return partition.topic_id, partition.index
 
 
 def _by_directory(assignments: Mapping[_Key, bytes]) -> list[Directory]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import trio
 
@@ -15,12 +15,13 @@ from broker.replication.partition import Partition
 from broker.replication.partition_context import PartitionContext, PartitionTasks
 from broker.replication.partition_file_queue import PartitionFileQueue
 from broker.replication.replica_directories import ReplicaDirectories, has_replica
+from broker.replication.replica_moves import ReplicaMoves
 from broker.replication.role_changes import apply_image
-from broker.replication.topic_traffic import IsrChanges, TopicTraffic
+from broker.replication.stray_logs import rename_strays
+from broker.replication.topic_traffic import TopicTraffic
 from broker.storage.damage import Damage
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
-from broker.storage.partition_directory import partition_directory_name
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import FsyncFailed, Tracer
 from metadata.image import BrokerImage, MetadataDelta, MetadataImage, PartitionImage, TopicDelta, TopicImage
@@ -30,9 +31,6 @@ from metadata.protocol import ConfigResourceType
 FollowedListener: TypeAlias = Callable[[Sequence[Partition]], None]
 # Called with the partitions that this broker now leads under another epoch, or leads no longer. Must not block.
 LedListener: TypeAlias = Callable[[Sequence[Partition]], None]
-
-# At most this many partitions are named in the event about stray logs.
-_STRAYS_SHOWN: Final = 10
 
 
 class LocalTopic:
@@ -51,9 +49,9 @@ class ReplicaManager:
     """See the module's docstring. From `start` on it is a publisher of the metadata loader.
 
     `topics` contains each topic twice, by its name and by its id. `file_queue` creates and deletes the files of
-    partitions and must be run. `damaged` are the replicas with damaged logs. `turn_ms` is the wall-clock time at which
-    the first batch of the current turn was appended, set by the appender; 0 if there is none. Reading the clock for
-    each batch costs 4 % of a small append.
+    partitions and must be run. `damaged` are the replicas with damaged logs, `moves` those that move to another log
+    directory. `turn_ms` is the wall-clock time at which the first batch of the current turn was appended, set by the
+    appender; 0 if there is none. Reading the clock for each batch costs 4 % of a small append.
     """
 
     def __init__(
@@ -82,10 +80,10 @@ class ReplicaManager:
         self.flusher = LogFlusher(now_ms, self.log_failed)
         lag_max_ms = configs.config.replica_lag_time_max_ms
         self.isr_changes = AlterPartitionManager(local_id, self._leaders_with_followers, lag_max_ms=lag_max_ms)
+        self.context, self._tasks = self._partition_context(lag_max_ms), self._partition_tasks()
         self.directories = ReplicaDirectories(local_id, self._directory_of, trace)
+        self.moves = ReplicaMoves(log_manager, self.directories, self._image_of, self.commit_staged, self._replace_log)
         self._offline_listeners: list[Callable[[], None]] = []
-        self._context = self._partition_context(lag_max_ms)
-        self._tasks = self._partition_tasks()
         log_manager.on_offline = self._on_offline
 
     def _partition_context(self, lag_max_ms: float) -> PartitionContext:
@@ -112,11 +110,15 @@ class ReplicaManager:
 
     def get(self, key: str | bytes, index: int) -> Partition:
         """The partition with this topic name or id and index. Raises the KafkaError of `absent`."""
-        topic = self.topics.get(key)
-        partition = None if topic is None else topic.partitions.get(index)
+        partition = self.find(key, index)
         if partition is None:
             raise self.absent(key, index)
         return partition
+
+    def find(self, key: str | bytes, index: int) -> Partition | None:
+        """The partition with this topic name or id and index; None without a replica on this broker."""
+        topic = self.topics.get(key)
+        return None if topic is None else topic.partitions.get(index)
 
     def absent(self, key: str | bytes, index: int) -> KafkaError:
         """The error for a partition without a replica on this broker."""
@@ -180,30 +182,19 @@ class ReplicaManager:
 
     def report_damage(self, topic_partition: tuple[str, int], damage: Damage) -> None:
         """Handle damage that was found in the log of a replica of this broker; does nothing if it is known."""
-        topic, index = topic_partition
-        local = self.topics.get(topic)
-        partition = None if local is None else local.partitions.get(index)
+        partition = self.find(*topic_partition)
         if partition is not None:
             self.damaged.add(partition, damage)
 
     def high_watermark(self, topic: str, index: int) -> int:
         """The partition's high watermark; 0 without a replica on this broker."""
-        local = self.topics.get(topic)
-        partition = None if local is None else local.partitions.get(index)
+        partition = self.find(topic, index)
         return 0 if partition is None else partition.high_watermark
-
-    def is_former_incarnation(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether the broker has registered again since it got this epoch."""
-        return self._context.is_former_incarnation(broker_id, broker_epoch)
 
     @property
     def local_topics(self) -> list[LocalTopic]:
         """The topics with a replica on this broker."""
         return [topic for key, topic in self.topics.items() if isinstance(key, str)]
-
-    @property
-    def isr_changes_counted(self) -> IsrChanges:
-        return self._context.isr_changes
 
     def when_followed(self, listener: FollowedListener) -> None:
         """Have `listener` called after each change of `Partition.source`."""
@@ -219,7 +210,8 @@ class ReplicaManager:
 
     def start(self, image: MetadataImage) -> None:
         """Apply the whole image, once the existing logs are loaded; the logs of deleted topics are removed."""
-        self._drop_strays(image)
+        rename_strays(self._log_manager, image, self._local_id, self._trace)
+        self.moves.futures.recover(partial(has_replica, image, self._local_id))
         self._image = image
         self.file_queue.begin()
         self._high_watermarks = self._log_manager.read_high_watermarks()
@@ -318,19 +310,37 @@ class ReplicaManager:
         config = self._configs.topic(topic.name, self._image.configs.topic(topic.name))
         log = self._create_log(local, index, config, is_new=is_new)
         high_watermark = self._high_watermarks.get((topic.name, index), 0)
-        partition = Partition(topic.name, topic_id, index, log, self._context, self._tasks, high_watermark)
+        partition = Partition(topic.name, topic_id, index, log, self.context, self._tasks, high_watermark)
         partition.topic_traffic = local.traffic
         if log is not None:
             log.segments.on_damaged = partial(self.damaged.add, partition)
         local.partitions[index] = partition
         self._apply(partition, image, config)
+        self.moves.resume(partition)
 
     def _create_log(self, topic: LocalTopic, index: int, config: TopicConfig, *, is_new: bool) -> Log | None:
         try:
-            return self._log_manager.create(topic.name, topic.topic_id, index, config.log, is_new=is_new)
+            return self._log_manager.create(
+                topic.name,
+                topic.topic_id,
+                index,
+                config.log,
+                is_new=is_new,
+                destination=self.moves.take_destination((topic.name, index)),
+            )
         except KafkaError as error:
             self._trace("partition_offline", topic=topic.name, partition=index, error=str(error))
             return None
+
+    def _replace_log(self, partition: Partition, log: Log) -> None:
+        """Continue with a copy of the replica's log in another directory."""
+        partition.replace_log(log)
+        log.segments.on_damaged = partial(self.damaged.add, partition)
+
+    def _image_of(self, partition: Partition) -> PartitionImage | None:
+        """The newest metadata of a replica."""
+        topic = None if self._image is None else self._image.topics.by_id.get(partition.topic_id)
+        return None if topic is None else topic.partitions.get(partition.index)
 
     def _apply_configs(self, delta: MetadataDelta, image: MetadataImage) -> None:
         changed = delta.configs.changed
@@ -361,6 +371,7 @@ class ReplicaManager:
         elif partition.leads:
             self._leadership_changed.append(partition)
         partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.moves.removed(partition)
         self.file_queue.add(partial(self._delete_log, topic.name, index))
 
     def _delete_log(self, topic: str, index: int) -> None:
@@ -369,29 +380,16 @@ class ReplicaManager:
         except KafkaError as error:
             self._trace("partition_left_behind", topic=topic, partition=index, error=str(error))
 
-    def _drop_strays(self, image: MetadataImage) -> None:
-        """Rename the logs of partitions that the metadata does not assign to this broker; they are not loaded."""
-        strays: dict[str, list[str]] = {}
-        for key, topic_id in list(self._log_manager.topic_ids.items()):
-            if not has_replica(image, self._local_id, key, topic_id):
-                directory = self._log_manager.directory_of(*key)
-                assert directory is not None, f"{key} is in the log directories"
-                strays.setdefault(directory.path, []).append(partition_directory_name(*key))
-                self._log_manager.rename_stray(*key)
-        for path, partitions in strays.items():
-            shown = ", ".join(partitions[:_STRAYS_SHOWN]) + (", ..." if len(partitions) > _STRAYS_SHOWN else "")
-            self._trace("stray_logs_renamed", path=path, count=len(partitions), partitions=shown)
-
     def _on_offline(self, path: str, partitions: Sequence[tuple[str, int]], error: OSError) -> None:
         for name, index in partitions:
-            local = self.topics.get(name)
-            partition = None if local is None else local.partitions.get(index)
+            partition = self.find(name, index)
             if partition is not None:
                 if partition.source is not None:
                     self._source_changed.append(partition)
                 elif partition.leads:
                     self._leadership_changed.append(partition)
                 partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
+        self.moves.directory_failed()
         self._notify_listeners()
         for listener in self._offline_listeners:
             listener()

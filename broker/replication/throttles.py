@@ -118,16 +118,19 @@ class Throttle:
 
 @lazy_attrs.frozen
 class ReplicationThrottles:
-    """One broker's throttles: of what it sends as a leader, and of what it receives as a follower."""
+    """One broker's throttles: of what it sends as a leader, of what it receives as a follower, and of what it copies
+    between its log directories (KIP-113).
+    """
 
     leader: Throttle
     follower: Throttle
+    log_dirs: Throttle
 
     @classmethod
     def of(cls, effective: EffectiveConfig, now_ms: Callable[[], float]) -> "ReplicationThrottles":
         """Throttles whose quotas follow the configuration in force; their windows stay as the node was started with."""
-        windows = effective.config.replication_quota_window_num
-        window_ms = effective.config.replication_quota_window_size_seconds * 1000
+        config = effective.config
+        windows, window_ms = config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000
 
         def throttle(quota: Callable[[], int]) -> Throttle:
             return Throttle(windows, window_ms, quota=quota, now_ms=now_ms)
@@ -135,4 +138,10 @@ class ReplicationThrottles:
         return cls(
             leader=throttle(lambda: effective.config.dynamic_only.leader_replication_throttled_rate),
             follower=throttle(lambda: effective.config.dynamic_only.follower_replication_throttled_rate),
+            log_dirs=Throttle(
+                config.alter_log_dirs_replication_quota_window_num,
+                config.alter_log_dirs_replication_quota_window_size_seconds * 1000,
+                quota=lambda: effective.config.dynamic_only.replica_alter_log_dirs_io_max_bytes_per_second,
+                now_ms=now_ms,
+            ),
         )

@@ -199,6 +199,7 @@ TABLE: Final[Mapping[str, Needs]] = {
     "AlterConfigs": _configs(Op.ALTER_CONFIGS),
     "AlterPartition": cluster(Op.CLUSTER_ACTION),
     "AlterPartitionReassignments": cluster(Op.ALTER),
+    "AlterReplicaLogDirs": cluster(Op.ALTER),
     "AlterShareGroupOffsets": _share_offsets(Op.READ),
     "AlterUserScramCredentials": cluster(Op.ALTER),
     "ApiVersions": nothing,

@@ -18,6 +18,11 @@ from broker.wire.api.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from broker.wire.api.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from broker.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, Directory, Partition, Topic
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from broker.wire.api.broker_registration import BrokerRegistrationRequest, Feature, Listener
@@ -58,6 +63,12 @@ def admin_messages(topic: str) -> Messages:
         (UnregisterBrokerRequest(broker_id=FAR), (0,)),
         (UnregisterControllerRequest(controller_id=FAR), (0,)),
     ]
+
+
+def log_dir_messages(topic: str) -> Messages:
+    """Requests to brokers about their log directories."""
+    placed = AlterReplicaLogDir(path="/hostile", topics=[AlterReplicaLogDirTopic(name=topic, partitions=[0])])
+    return [(AlterReplicaLogDirsRequest(dirs=[placed]), (1, 2))]
 
 
 def _of_partitions(topic: str) -> Messages:

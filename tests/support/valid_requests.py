@@ -13,7 +13,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from broker.wire.codec import encode
 from broker.wire.header import encode_request_header
-from tests.support.valid_admin_requests import admin_messages, controller_messages
+from tests.support.valid_admin_requests import admin_messages, controller_messages, log_dir_messages
 from tests.support.valid_group_requests import group_messages
 from tests.support.valid_security_requests import broker_messages, security_messages
 from tests.support.valid_share_requests import share_messages
@@ -72,6 +72,7 @@ def frames(topic: str) -> list[bytes]:
         *group_messages(topic),
         *transaction_messages(topic),
         *admin_messages(topic),
+        *log_dir_messages(topic),
         *security_messages(topic),
         *broker_messages(topic),
         *share_messages(),

@@ -51,13 +51,13 @@ class ShardLoader:
         Reads `buffer_bytes` at a time, or one batch. Raises LoadingAborted; if the log cannot be read, KafkaError,
         OSError or WireError.
         """
-        log = self._log()
-        offset = log.log_start_offset
+        offset = self._log().log_start_offset
         while True:
-            while offset < log.readable_end_offset:
+            # The log may move to another directory meanwhile.
+            while offset < (log := self._log()).readable_end_offset:
                 offset = await self._read(log, offset)
             await self._release()
-            if offset == log.log_end_offset:
+            if offset == self._log().log_end_offset:
                 self.shard.end_offset = offset
                 return
             await self._pause()

@@ -99,7 +99,7 @@ def _begin(
     while sessions.ended:
         context.finish_later(sessions.ended.pop().stop_waiting())
     session, generation = session_fetch.session, context.server.access_generation
-    if policy.incarnation is not None and services.partitions.is_former_incarnation(*policy.incarnation):
+    if policy.incarnation is not None and services.partitions.context.is_former_incarnation(*policy.incarnation):
         session.make_all_due()
     if session.access_generation != generation or session.isolation_level != request.isolation_level:
         session.access_generation, session.isolation_level = generation, request.isolation_level

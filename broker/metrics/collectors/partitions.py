@@ -65,8 +65,8 @@ class PartitionCollector:
             yield metric.single(counts[metric])
         yield replication.DAMAGED_REPLICA_COUNT.single(len(self._manager.damaged.replicas))
         yield replication.PURGATORY_SIZE, [Sample((name,), count) for name, count in sorted(waits.items())]
-        yield replication.ISR_SHRINKS.single(self._manager.isr_changes_counted.shrinks)
-        yield replication.ISR_EXPANDS.single(self._manager.isr_changes_counted.expands)
+        yield replication.ISR_SHRINKS.single(self._manager.context.isr_changes.shrinks)
+        yield replication.ISR_EXPANDS.single(self._manager.context.isr_changes.expands)
         yield replication.LEADER_REPLICATION_RATE.single(self._throttles.leader.rate)
         yield replication.FOLLOWER_REPLICATION_RATE.single(self._throttles.follower.rate)
         yield from self._traffic(local_topics)

@@ -70,6 +70,7 @@ APIS: Final = {
         Api(31, "DeleteAcls", "delete_acls", 1, 3, flexible_from=2),
         Api(32, "DescribeConfigs", "describe_configs", 1, 4, flexible_from=4),
         Api(33, "AlterConfigs", "alter_configs", 0, 2, flexible_from=2),
+        Api(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", 1, 2, flexible_from=2),
         Api(35, "DescribeLogDirs", "describe_log_dirs", 1, 5, flexible_from=2),
         Api(36, "SaslAuthenticate", "sasl_authenticate", 0, 2, flexible_from=2),
         Api(37, "CreatePartitions", "create_partitions", 0, 3, flexible_from=2),

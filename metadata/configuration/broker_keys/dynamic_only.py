@@ -20,5 +20,5 @@ class DynamicOnlyConfigs(ConfigValues):
     follower_replication_throttled_rate = key(LONG, LONG_MAX, at_least(0), MEDIUM,
         "Bytes per second that this broker takes in for throttled replicas.", CLUSTER_WIDE)
     replica_alter_log_dirs_io_max_bytes_per_second = key(LONG, LONG_MAX, at_least(0), MEDIUM,
-        "Bytes per second for moving replicas between log directories.", CLUSTER_WIDE, takes_effect=False)
+        "Bytes per second for moving replicas between log directories.", CLUSTER_WIDE)
 # fmt: on

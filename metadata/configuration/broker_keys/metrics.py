@@ -49,9 +49,9 @@ class MetricConfigs(ConfigValues):
     replication_quota_window_size_seconds = key(INT, 1, at_least(1), LOW,
         "Length in seconds of a replication quota's sample.")
     alter_log_dirs_replication_quota_window_num = key(INT, 11, at_least(1), LOW,
-        "Samples that are kept for the quota on moves between log directories.", takes_effect=False)
+        "Samples that are kept for the quota on moves between log directories.")
     alter_log_dirs_replication_quota_window_size_seconds = key(INT, 1, at_least(1), LOW,
-        "Length in seconds of such a sample.", takes_effect=False)
+        "Length in seconds of such a sample.")
     controller_quota_window_num = key(INT, 11, at_least(1), LOW,
         "Samples that are kept for quotas on changes of metadata.")
     controller_quota_window_size_seconds = key(INT, 1, at_least(1), LOW,

@@ -57,7 +57,7 @@ class ServerConfigs(ConfigValues):
     num_io_threads = key(INT, 8, at_least(1), HIGH,
         "Threads that handle requests in Apache Kafka.", CLUSTER_WIDE, takes_effect=False)
     num_replica_alter_log_dirs_threads = key(INT, None, None, HIGH,
-        "Threads that move replicas between log directories; not set is one per directory.", takes_effect=False)
+        "Replicas that are moved between log directories at the same time; not set is one per directory.")
     background_threads = key(INT, 10, at_least(1), HIGH,
         "Threads for background work in Apache Kafka.", CLUSTER_WIDE, takes_effect=False)
     request_timeout_ms = key(INT, 30_000, None, HIGH,

@@ -50,6 +50,7 @@ ADVERTISED = {
     31: (1, 3),
     32: (1, 4),
     33: (0, 2),
+    34: (1, 2),
     35: (1, 5),
     36: (0, 2),
     37: (0, 3),
@@ -168,7 +169,7 @@ async def check_closed(node: RunningNode, api_key: int, version: int) -> None:
 @pytest.mark.parametrize(
     ("api_key", "version", "reason"),
     [
-        (34, 2, "AlterReplicaLogDirs (API 34) is not served"),
+        (56, 3, "AlterPartition (API 56) is not served"),
         (7, 3, "ControlledShutdown (API 7) is not served"),
         (9999, 0, "API 9999, which Kafka does not have, is not served"),
         (-1, 0, "API -1, which Kafka does not have, is not served"),
