@@ -24,6 +24,7 @@ from broker.wire.api.assign_replicas_to_dirs import (
 )
 from broker.wire.api.assign_replicas_to_dirs import Partition as AssignedPartition
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 from kraft.env import Tracer
 from metadata.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, is_reserved
 from metadata.image import MetadataImage, PartitionImage
@@ -39,7 +40,7 @@ _VERSION: Final = 0
 _Key: TypeAlias = tuple[bytes, int]
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class _Assignment:
     """A directory to which a replica is about to move. `accepted` is None until the controller has answered."""
 

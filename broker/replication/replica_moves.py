@@ -25,6 +25,7 @@ from broker.storage.log import Log
 from broker.storage.log_dir import LogDir, PartitionKey
 from broker.storage.log_manager import LogManager
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft import lazy_attrs
 from kraft.env import Env
 from metadata.image import PartitionImage
 
@@ -37,7 +38,7 @@ _RETRY_S: Final = 1.0
 _CLEANING_S: Final = 0.05
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class _Move:
     partition: Partition
     current: Log

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from itertools import count
 from typing import Final, TypeAlias
 
-import attrs
 import trio
 
 from broker.storage.checkpoints import (
@@ -44,6 +43,7 @@ from broker.storage.partition_directory import (
 from broker.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from broker.storage.recovery import UNKNOWN
 from broker.storage.whole_file import read_whole, read_whole_from_device, replace_durably, try_to_read
+from kraft import lazy_attrs
 from kraft.env import Disk, DiskLock, Env
 
 LOCK = ".lock"
@@ -68,7 +68,7 @@ class LogDirInUse(Exception):
     """Another process, or another node of this process, uses the directory."""
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class FutureLog:
     """A copy that is to replace the log of a replica in another directory (KIP-113)."""
 
@@ -76,7 +76,7 @@ class FutureLog:
     topic_id: bytes | None
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class _Checkpointed:
     """The offsets that the checkpoints of a directory had when it was loaded."""
 

@@ -8,7 +8,7 @@ from kraft.env import Disk
 
 @lazy_attrs.frozen
 class LogUsage:
-    """The size of a log in bytes. `offset_lag` is how many offsets a future log is behind; -1 if that is unknown."""
+    """The size of a log in bytes. `offset_lag` is the number of offsets that a future log lacks; -1 if unknown."""
 
     size_bytes: int
     offset_lag: int = 0
