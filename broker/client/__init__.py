@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from broker.client.admin import ShareGroupOffsets as ShareGroupOffsets
     from broker.client.admin import TopicDescription as TopicDescription
     from broker.client.admin import TopicListing as TopicListing
+    from broker.client.admin import TopicPartitionReplica as TopicPartitionReplica
     from broker.client.admin import TransactionDescription as TransactionDescription
     from broker.client.admin import TransactionListing as TransactionListing
     from broker.client.admin import UpgradeType as UpgradeType

@@ -22,7 +22,7 @@ from broker.client.admin.group_descriptions import GroupDescription, MemberDescr
 from broker.client.admin.group_offsets import GroupOffsets
 from broker.client.admin.groups import GroupListing
 from broker.client.admin.hanging_transactions import HangingTransaction
-from broker.client.admin.log_dirs import LogDir, LogDirDamage, LogDirReplica
+from broker.client.admin.log_dirs import LogDir, LogDirDamage, LogDirReplica, TopicPartitionReplica
 from broker.client.admin.offsets import OffsetSpec
 from broker.client.admin.quorum import QuorumDescription, QuorumReplica, RaftEndpoint
 from broker.client.admin.quotas import ClientQuota, QuotaMatch
@@ -115,6 +115,7 @@ __all__ = [
     "ShareGroupOffsets",
     "TopicDescription",
     "TopicListing",
+    "TopicPartitionReplica",
     "TransactionDescription",
     "TransactionListing",
     "UpgradeType",

@@ -1,6 +1,6 @@
 """The log directories of brokers, and the replicas in them (KIP-113, KIP-827, KIP-1066)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import attrs
@@ -8,8 +8,14 @@ import attrs
 from broker.client.admin.routing import Deadline, Routing, by_topic
 from broker.client.brokers import Broker
 from broker.client.errors import check
-from broker.client.results import Failure, Results, failure
-from broker.client.types import NodeId, TopicPartition
+from broker.client.results import Failure, Outcomes, Results, failure
+from broker.client.types import NodeId, PartitionNumber, TopicPartition
+from broker.wire.api.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from broker.wire.api.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -18,6 +24,17 @@ from broker.wire.api.describe_log_dirs import (
 )
 
 _UNKNOWN: Final = -1
+
+
+class TopicPartitionReplica(NamedTuple):
+    """The replica of a partition on one broker."""
+
+    topic: str
+    partition: PartitionNumber
+    broker_id: NodeId
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}-{self.broker_id}"
 
 
 class LogDirReplica(NamedTuple):
@@ -87,6 +104,49 @@ class LogDirCalls(Routing):
             return {result.log_dir: _log_dir(result) for result in response.results}
 
         return await self._by_broker(broker_ids, ask, timeout_ms)
+
+    async def alter_replica_log_dirs(
+        self, replicas: Mapping[TopicPartitionReplica, str], *, timeout_ms: float | None = None
+    ) -> Results[TopicPartitionReplica, None]:
+        """Moves replicas to other log directories of their brokers, by the paths of the directories (KIP-113).
+
+        It returns when the moves have begun; `describe_log_dirs` shows them as future replicas until they are complete.
+        To ask for the present directory ends a move. REPLICA_NOT_AVAILABLE: the broker has no such replica; if it gets
+        the replica, it will be in that directory.
+        """
+
+        async def ask(
+            broker: Broker, pending: Sequence[TopicPartitionReplica], deadline: Deadline
+        ) -> Outcomes[TopicPartitionReplica, None]:
+            request = AlterReplicaLogDirsRequest(dirs=_altered({each: replicas[each] for each in pending}))
+            response: AlterReplicaLogDirsResponse = await broker.call(request)
+            by_partition = {(each.topic, each.partition): each for each in pending}
+            return {
+                by_partition[topic.topic_name, each.partition_index]: failure(each.error_code)
+                for topic in response.results
+                for each in topic.partitions
+                if (topic.topic_name, each.partition_index) in by_partition
+            }
+
+        return await self._by_node(
+            replicas, lambda replica: replica.broker_id, ask, timeout_ms, is_retried=lambda code: False
+        )
+
+
+def _altered(replicas: Mapping[TopicPartitionReplica, str]) -> list[AlterReplicaLogDir]:
+    by_path: dict[str, list[TopicPartition]] = {}
+    for replica, path in replicas.items():
+        by_path.setdefault(path, []).append(TopicPartition(replica.topic, replica.partition))
+    return [
+        AlterReplicaLogDir(
+            path=path,
+            topics=[
+                AlterReplicaLogDirTopic(name=topic, partitions=[each.partition for each in of_topic])
+                for topic, of_topic in by_topic(partitions).items()
+            ],
+        )
+        for path, partitions in by_path.items()
+    ]
 
 
 def _log_dir(result: DescribeLogDirsResult) -> LogDir:

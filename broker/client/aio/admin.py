@@ -57,6 +57,7 @@ class AsyncioAdmin(AsyncioClient[Admin]):
     delete_share_group_offsets = awaited(Admin.delete_share_group_offsets)
     list_offsets = awaited(Admin.list_offsets)
     describe_log_dirs = awaited(Admin.describe_log_dirs)
+    alter_replica_log_dirs = awaited(Admin.alter_replica_log_dirs)
     alter_partition_reassignments = awaited(Admin.alter_partition_reassignments)
     list_partition_reassignments = awaited(Admin.list_partition_reassignments)
     elect_leaders = awaited(Admin.elect_leaders)

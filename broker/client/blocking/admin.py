@@ -59,6 +59,7 @@ class SyncAdmin(BlockingClient[Admin]):
     delete_share_group_offsets = blocking(Admin.delete_share_group_offsets)
     list_offsets = blocking(Admin.list_offsets)
     describe_log_dirs = blocking(Admin.describe_log_dirs)
+    alter_replica_log_dirs = blocking(Admin.alter_replica_log_dirs)
     alter_partition_reassignments = blocking(Admin.alter_partition_reassignments)
     list_partition_reassignments = blocking(Admin.list_partition_reassignments)
     elect_leaders = blocking(Admin.elect_leaders)

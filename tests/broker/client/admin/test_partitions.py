@@ -14,6 +14,7 @@ from broker.client import (
     OffsetSpec,
     Producer,
     TopicPartition,
+    TopicPartitionReplica,
 )
 from broker.wire.errors import ErrorCode
 from tests.support.running_admin import admin_of_a_node, bootstrap_servers
@@ -91,6 +92,22 @@ async def test_log_dirs_are_described_with_all_replicas_or_some(tmp_path: Path) 
         assert log_dir.total_bytes >= log_dir.usable_bytes > 0
         ((_, log_dir),) = (await admin.describe_log_dirs([1], partitions=[P1])).value(1).items()
         assert {partition: replica.is_future for partition, replica in log_dir.replicas.items()} == {P1: False}
+
+
+async def test_replicas_move_between_log_dirs_kip_113(tmp_path: Path) -> None:
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    async with admin_of_a_node(tmp_path, log_dirs=f"{one},{two}") as admin:
+        (await admin.create_topics([NewTopic("orders", 1)])).raise_first()
+        there, absent, elsewhere = (TopicPartitionReplica("orders", *ids) for ids in ((0, 1), (1, 1), (0, 9)))
+        moved = await admin.alter_replica_log_dirs({there: two, absent: two})
+        assert list(moved.succeeded) == [there]
+        assert _code(moved[absent]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        with trio.fail_after(WITHIN_S):
+            while P0 not in (await admin.describe_log_dirs()).value(1)[two].replicas:
+                await trio.sleep(0.02)
+        refused = await admin.alter_replica_log_dirs({there: f"{two}/"})
+        assert _code(refused[there]) == ErrorCode.LOG_DIR_NOT_FOUND
+        assert (await admin.alter_replica_log_dirs({elsewhere: one}, timeout_ms=5_000)).failed
 
 
 async def test_replicas_are_moved_listed_and_led_by_the_preferred_one_kip_455_460(tmp_path: Path) -> None:
