@@ -1,7 +1,4 @@
-"""kafka-reassign-partitions: move replicas to other brokers (ReassignPartitionsCommand.java).
-
-Replicas cannot be moved between the log directories of a broker so far: a file that asks for it is refused.
-"""
+"""kafka-reassign-partitions: move replicas to other brokers and log directories (ReassignPartitionsCommand.java)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
@@ -9,6 +6,7 @@ from typing import Final
 from broker.cli.kafka_tools.clients import open_admin
 from broker.cli.kafka_tools.errors import message_of
 from broker.cli.kafka_tools.java_order import hash_map_order
+from broker.cli.kafka_tools.log_dir_moves import Destinations, destinations_of, execute_moves, find_moves
 from broker.cli.kafka_tools.options import (
     BOOTSTRAP_SERVER_OR_CONTROLLER,
     COMMAND_CONFIG,
@@ -45,7 +43,8 @@ from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller.placement import StripedReplicaPlacer
 from metadata.image import BrokerImage
 
-_OF_BROKERS: Final = (*RATES, "replica.alter.log.dirs.io.max.bytes.per.second")
+_LOG_DIRS_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+_OF_BROKERS: Final = (*RATES, _LOG_DIRS_RATE)
 _GENERAL: Final = ("bootstrap-server", "command-config")
 # The required and the optional options of each action.
 _ACTIONS: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {
@@ -191,8 +190,7 @@ async def _execute(admin: Admin, options: Options) -> None:
     """Begins the reassignment in the file. Raises ToolExit, KafkaError, ClientError."""
     wanted = read_reassignment(options.value("reassignment-json-file"))
     check_executable(wanted)
-    if wanted.directories or options.value("replica-alter-log-dirs-throttle") >= 0:
-        raise ToolExit(1, 'Replicas cannot be moved between log directories; leave out "log_dirs", or use "any"')
+    destinations = destinations_of(wanted.directories)
     moving = await admin.list_partition_reassignments()
     if moving and "additional" not in options:
         raise ToolExit(
@@ -203,12 +201,15 @@ async def _execute(admin: Admin, options: Options) -> None:
         )
     current = await _current(admin, wanted.replicas)
     await _print_current(admin, current)
-    if options.value("throttle") >= 0:
+    if options.value("throttle") >= 0 or options.value("replica-alter-log-dirs-throttle") >= 0:
         print_text(
             "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
             "removed."
         )
+    if options.value("throttle") >= 0:
         await _set_throttle(admin, options.value("throttle"), current, wanted.replicas, moving)
+    if options.value("replica-alter-log-dirs-throttle") >= 0:
+        await _throttle_log_dirs(admin, options.value("replica-alter-log-dirs-throttle"), destinations)
     allows_change = "disallow-replication-factor-change" not in options
     results = await admin.alter_partition_reassignments(wanted.replicas, allow_replication_factor_change=allows_change)
     if results.failed:
@@ -216,6 +217,8 @@ async def _execute(admin: Admin, options: Options) -> None:
         raise ToolExit(1, "Error reassigning partition(s):", *failures)
     begun = ",".join(shown(each) for each in sorted(wanted.replicas))
     print_text(f"Successfully started partition reassignment{_plural(wanted.replicas)} for {begun}")
+    if destinations:
+        await execute_moves(admin, destinations, options.value("timeout"))
 
 
 async def _current(admin: Admin, wanted: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPartition, Sequence[int]]:
@@ -239,7 +242,8 @@ async def _print_current(admin: Admin, current: Mapping[TopicPartition, Sequence
 
 async def _verify(admin: Admin, options: Options) -> None:
     """Prints the reassignment's state; removes throttles at its end. Raises ToolExit, KafkaError, ClientError."""
-    wanted = read_reassignment(options.value("reassignment-json-file")).replicas
+    reassignment = read_reassignment(options.value("reassignment-json-file"))
+    wanted = reassignment.replicas
     moving = await admin.list_partition_reassignments()
     described = await admin.describe_topics(dict.fromkeys(each.topic for each in wanted))
     current = {
@@ -259,14 +263,16 @@ async def _verify(admin: Admin, options: Options) -> None:
                 f"There is no active reassignment of partition {shown(each)}, but replica set is {_ids(replicas)} "
                 f"rather than {_ids(wanted[each])}."
             )
-    print_text()  # where Kafka's tool has the moves between log directories
-    if not moving and "preserve-throttles" not in options:
+    moves = await find_moves(admin, destinations_of(reassignment.directories))
+    print_text("\n".join(moves[replica].describe(replica) for replica in sorted(moves)))
+    if not moving and all(move.is_done for move in moves.values()) and "preserve-throttles" not in options:
         await _clear_throttles(admin, wanted)
 
 
 async def _cancel(admin: Admin, options: Options) -> None:
     """Cancels the partitions' reassignments that are under way. Raises ToolExit, KafkaError, ClientError."""
-    wanted = read_reassignment(options.value("reassignment-json-file")).replicas
+    reassignment = read_reassignment(options.value("reassignment-json-file"))
+    wanted = reassignment.replicas
     moving = sorted(await admin.list_partition_reassignments(wanted))
     if moving:
         results = await admin.alter_partition_reassignments(dict.fromkeys(moving))
@@ -278,7 +284,12 @@ async def _cancel(admin: Admin, options: Options) -> None:
         print_text(f"Successfully cancelled partition reassignment{_plural(moving)} for: {cancelled}")
     else:
         print_text("None of the specified partition reassignments are active.")
-    print_text("None of the specified partition moves are active.", end="")
+    moves = await find_moves(admin, destinations_of(reassignment.directories))
+    present = {replica: move.current for replica, move in moves.items() if move.is_active and move.current is not None}
+    if present:
+        await execute_moves(admin, present, options.value("timeout"))
+    else:
+        print_text("None of the specified partition moves are active.", end="")
     if "preserve-throttles" not in options:
         await _clear_throttles(admin, wanted)
 
@@ -344,6 +355,17 @@ async def _set_throttle(
         changes[resource] = [ConfigChange(name, str(rate)) for name in RATES]
     (await admin.incremental_alter_configs(changes)).raise_first()
     print_text(f"The inter-broker throttle limit was set to {rate} B/s")
+
+
+async def _throttle_log_dirs(admin: Admin, rate: int, destinations: Destinations) -> None:
+    """Limits the moves between log directories of brokers to a rate in bytes per second."""
+    brokers = sorted({replica.broker_id for replica in destinations})
+    changes = {
+        ConfigResource(ConfigResourceType.BROKER, str(each)): [ConfigChange(_LOG_DIRS_RATE, str(rate))]
+        for each in brokers
+    }
+    (await admin.incremental_alter_configs(changes)).raise_first()
+    print_text(f"The replica-alter-dir throttle limit was set to {rate} B/s")
 
 
 async def _delete_configs(admin: Admin, kind: ConfigResourceType, names: Iterable[str], keys: Sequence[str]) -> None:

@@ -85,8 +85,61 @@ async def test_plans_that_cannot_be_executed_are_refused(tmp_path: Path, capsys:
         assert await refusal({**entry, "replicas": [1, 1]}) == (
             "Error: Partition replica lists may not contain duplicate entries: orders-0 contains multiple entries for 1"
         )
-        assert (await refusal({**entry, "log_dirs": ["/elsewhere"]})).startswith("Error: Replicas cannot be moved")
         assert (await refusal({"topic": "orders"})) == "Error: No such field exists: `partition`"
+
+
+async def test_replicas_are_moved_between_log_directories(tmp_path: Path, capsys: Capture) -> None:
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    async with tools_of_a_node(tmp_path, capsys, log_dirs=f"{one},{two}") as tools:
+        await tools.run("kafka-topics", "--create", "--topic", "orders")
+        entry: dict[str, object] = {"topic": "orders", "partition": 0, "replicas": [1]}
+        plan = plan_file(tmp_path, {**entry, "log_dirs": [two]})
+        lines = await tools.lines(REASSIGN, "--execute", *plan, "--replica-alter-log-dirs-throttle", "0")
+        assert json.loads(lines[2])["partitions"][0]["log_dirs"] == [one]
+        assert lines[4:] == [
+            "Save this to use as the --reassignment-json-file option during rollback",
+            "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
+            "removed.",
+            "The replica-alter-dir throttle limit was set to 0 B/s",
+            "Successfully started partition reassignment for orders-0",
+            f"Successfully started moving log directory to {two} for replica orders-0 with broker 1 ",
+        ]
+        completed = "Reassignment of replica orders-0-1 completed successfully."
+        with trio.fail_after(60):
+            while completed not in (lines := await tools.lines(REASSIGN, "--verify", *plan)):
+                await trio.sleep(0.1)
+        assert lines == [
+            "Status of partition reassignment:",
+            "Reassignment of partition orders-0 is completed.",
+            completed,
+            "Clearing broker-level throttles on broker 1",
+            "Clearing topic-level throttles on topic orders",
+        ]
+        back = plan_file(tmp_path, {**entry, "log_dirs": [one]})
+        assert "Partition orders-0 on broker 1 is not being moved from log dir" in "".join(
+            await tools.lines(REASSIGN, "--verify", *back)
+        )
+        nowhere = plan_file(tmp_path, {**entry, "log_dirs": ["/nowhere"]})
+        lines = await tools.lines(REASSIGN, "--execute", *nowhere, expected=1)
+        assert lines[-1].startswith("Error: Failed to alter dir for orders-0-1")
+
+
+async def test_moves_between_log_directories_are_cancelled(tmp_path: Path, capsys: Capture) -> None:
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    async with tools_of_a_node(tmp_path, capsys, log_dirs=f"{one},{two}") as tools:
+        await tools.run("kafka-topics", "--create", "--topic", "orders")
+        load = ("--num-records", "10", "--record-size", "10", "--throughput", "-1")
+        await tools.run("kafka-producer-perf-test", "--topic", "orders", *load)
+        plan = plan_file(tmp_path, {"topic": "orders", "partition": 0, "replicas": [1], "log_dirs": [two]})
+        await tools.run(REASSIGN, "--execute", *plan, "--replica-alter-log-dirs-throttle", "0")
+        lines = await tools.lines(REASSIGN, "--verify", *plan)
+        assert lines[2:] == ["Reassignment of replica orders-0-1 is still in progress."]
+        assert await tools.lines(REASSIGN, "--cancel", *plan, "--preserve-throttles") == [
+            "None of the specified partition reassignments are active.",
+            f"Successfully started moving log directory to {one} for replica orders-0 with broker 1 ",
+        ]
+        lines = await tools.lines(REASSIGN, "--verify", *plan, "--preserve-throttles")
+        assert lines[2:] == [f"Partition orders-0 on broker 1 is not being moved from log dir {one} to {two}."]
 
 
 async def test_cancelling_without_a_reassignment_changes_nothing(tmp_path: Path, capsys: Capture) -> None:
