@@ -1,4 +1,4 @@
-"""`kraft log-dirs`: the log directories of brokers, and what is in them."""
+"""`kraft log-dirs`: the log directories of brokers, what is in them, and moves between them."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,12 @@ import click
 
 from broker.cli.grammar import ClusterCommand, CommandGroup, Exit, Invocation
 from broker.cli.grammar.arguments import INT32_MAX, Integer, TopicPartitions, topic_option
-from broker.cli.grammar.partitions import find_partitions
+from broker.cli.grammar.partitions import find_partitions, partitions_to_search
 from broker.cli.grammar.units import format_size
 from broker.cli.output import Column, list_of
-from broker.client.admin import LogDir
+from broker.client.admin import LogDir, TopicPartitionReplica
+from broker.client.errors import KafkaError
+from broker.wire.errors import ErrorCode
 
 
 @attrs.frozen
@@ -38,6 +40,17 @@ class LogDirRow:
     replicas: list[ReplicaRow]
 
 
+@attrs.frozen
+class MovedReplica:
+    """A replica that is to be in a log directory of its broker. `begun` is false if the broker does not have it yet."""
+
+    broker: int
+    topic: str
+    partition: int
+    path: str
+    begun: bool
+
+
 LOG_DIR_COLUMNS: Sequence[Column[LogDirRow]] = (
     Column("broker", lambda row: row.broker, is_number=True),
     Column("directory", lambda row: row.path),
@@ -59,9 +72,18 @@ REPLICA_COLUMNS: Sequence[Column[_Placed]] = (
 )
 
 
+MOVED_COLUMNS: Sequence[Column[MovedReplica]] = (
+    Column("broker", lambda row: row.broker, is_number=True),
+    Column("topic", lambda row: row.topic),
+    Column("partition", lambda row: row.partition, is_number=True),
+    Column("directory", lambda row: row.path),
+    Column("state", lambda row: "begun" if row.begun else "not on this broker yet"),
+)
+
+
 @click.group("log-dirs", cls=CommandGroup)
 def log_dirs() -> None:
-    """See the log directories of brokers, and what is in them."""
+    """See the log directories of brokers and what is in them, and move replicas between them."""
 
 
 @log_dirs.command("describe", cls=ClusterCommand, shape=list_of(LogDirRow))
@@ -92,6 +114,39 @@ async def describe(
         invocation.printer.rows(rows, LOG_DIR_COLUMNS, empty="No broker has answered.")
 
 
+@log_dirs.command("move", cls=ClusterCommand, shape=list_of(MovedReplica))
+@click.argument("broker", type=Integer(0, INT32_MAX))
+@click.argument("directory")
+@topic_option(
+    "The replicas to move: those of a topic on the broker, or of some partitions; may be repeated.", required=True
+)
+async def move(invocation: Invocation, broker: int, directory: str, topics: Sequence[TopicPartitions]) -> None:
+    """Move replicas of BROKER to another of its log directories, while they are used.
+
+    DIRECTORY is a path as `kraft log-dirs describe` shows it. The command ends when the moves have begun; `describe
+    --replicas` shows the copies, marked as future, until they are complete. A move to the directory in which the
+    replica is ends the move that is under way. A replica that the broker does not have yet is created in DIRECTORY when
+    it is assigned to the broker. `replica.alter.log.dirs.io.max.bytes.per.second` limits the rate.
+    """
+    async with invocation.admin() as admin:
+        partitions = await find_partitions(admin, topics)
+        whole = [topic for topic, numbers in topics if numbers is None]
+        present = await partitions_to_search(admin, None, broker) if whole else []
+        replicas = {
+            TopicPartitionReplica(each.topic, each.partition, broker): directory
+            for each in partitions
+            if each.topic not in whole or each in present
+        }
+        results = await admin.alter_replica_log_dirs(replicas)
+    begun = invocation.succeeded(results, "replica", ignored=[ErrorCode.REPLICA_NOT_AVAILABLE])
+    rows = [
+        MovedReplica(broker, replica.topic, replica.partition, directory, replica in begun)
+        for replica in sorted(replicas)
+        if replica in begun or _is_absent(results.failed[replica])
+    ]
+    invocation.printer.rows(rows, MOVED_COLUMNS, empty="No replica is moved.")
+
+
 def _row(broker: int, path: str, directory: LogDir) -> LogDirRow:
     replicas = [
         ReplicaRow(partition.topic, partition.partition, each.size_bytes, each.offset_lag, each.is_future)
@@ -107,6 +162,10 @@ def _row(broker: int, path: str, directory: LogDir) -> LogDirRow:
         directory.usable_bytes,
         replicas,
     )
+
+
+def _is_absent(error: Exception) -> bool:
+    return isinstance(error, KafkaError) and error.code is ErrorCode.REPLICA_NOT_AVAILABLE
 
 
 def _style(row: LogDirRow) -> str:
