@@ -58,6 +58,9 @@ _ACTIONS: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {
     "list": ((), ("bootstrap-controller",)),
 }
 
+_THROTTLED: Final = (
+    "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
+)
 # Messages before which Kafka's tool puts no "Error: ".
 _COMPLETE: Final = ("Cannot execute", "Error reassigning", "Error cancelling")
 
@@ -201,15 +204,13 @@ async def _execute(admin: Admin, options: Options) -> None:
         )
     current = await _current(admin, wanted.replicas)
     await _print_current(admin, current)
-    if options.value("throttle") >= 0 or options.value("replica-alter-log-dirs-throttle") >= 0:
-        print_text(
-            "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
-            "removed."
-        )
-    if options.value("throttle") >= 0:
-        await _set_throttle(admin, options.value("throttle"), current, wanted.replicas, moving)
-    if options.value("replica-alter-log-dirs-throttle") >= 0:
-        await _throttle_log_dirs(admin, options.value("replica-alter-log-dirs-throttle"), destinations)
+    rate, rate_of_log_dirs = options.value("throttle"), options.value("replica-alter-log-dirs-throttle")
+    if rate >= 0 or rate_of_log_dirs >= 0:
+        print_text(_THROTTLED)
+    if rate >= 0:
+        await _set_throttle(admin, rate, current, wanted.replicas, moving)
+    if rate_of_log_dirs >= 0:
+        await _throttle_log_dirs(admin, rate_of_log_dirs, destinations)
     allows_change = "disallow-replication-factor-change" not in options
     results = await admin.alter_partition_reassignments(wanted.replicas, allow_replication_factor_change=allows_change)
     if results.failed:

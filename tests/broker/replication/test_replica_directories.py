@@ -171,6 +171,38 @@ async def test_refused_report_is_not_sent_again(harness: Harness, autojump_clock
     assert await harness.told() == [{0: ONE}]
 
 
+async def test_assignment_waits_for_the_controller_and_holds_until_the_replica_has_moved(
+    harness: Harness, autojump_clock: MockClock
+) -> None:
+    partition = harness.partition()
+    harness.compare(partition, ONE)
+    harness.controller.failures = [ErrorCode.NOT_CONTROLLER]
+    assert await harness.directories.assign(partition, TWO)
+    harness.compare(partition, TWO)
+    harness.directories.moved(partition)
+    harness.compare(partition, TWO)
+    assert await harness.told() == [{0: TWO}] * 2
+    assert partition.directory_id == TWO
+
+
+async def test_refused_assignment_says_so(harness: Harness) -> None:
+    harness.controller.code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not await harness.directories.assign(harness.partition(), TWO)
+
+
+@pytest.mark.parametrize("known", [ONE, TWO])
+async def test_present_directory_is_reported_again_after_an_assignment_without_a_move(
+    harness: Harness, known: bytes
+) -> None:
+    """It is reported when the metadata has the other directory, at once or later."""
+    partition = harness.partition()
+    harness.compare(partition, ONE)
+    assert await harness.directories.assign(partition, TWO)
+    harness.directories.release(partition, PartitionImage((OTHER, LOCAL), (OTHER,), OTHER, 0, 0, (ELSEWHERE, known)))
+    harness.compare(partition, TWO)
+    assert (await harness.told())[-1] == {0: ONE}
+
+
 async def test_replica_without_a_directory_is_reported_as_lost(harness: Harness) -> None:
     harness.compare(harness.partition(is_there=False))
     assert await harness.told() == [{0: LOST_DIRECTORY}]

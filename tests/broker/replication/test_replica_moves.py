@@ -222,23 +222,3 @@ async def test_future_log_of_a_deleted_topic_is_removed_at_the_start(tmp_path: P
 
     async with running_node(tmp_path, **two_directories(tmp_path)) as node:
         await until(lambda: not [each for each in (tmp_path / "two").iterdir() if each.name.startswith("gone")])
-
-
-async def test_flush_that_began_before_a_move_does_not_count_for_the_new_log(tmp_path: Path) -> None:
-    """The old disk has the records then, and the new one may not."""
-    disk = FaultyDisk()
-    async with (
-        running_node(tmp_path, disk=disk, **two_directories(tmp_path)) as node,
-        connected(node.port) as client,
-        connected(node.port) as writer,
-    ):
-        await create_topic(client, configs={"flush.messages": "1"})
-        for number in range(20):
-            await writer.send(produce_request(batch(b"%d" % number)), 9)
-            if number % 5 == 0:
-                destination = tmp_path / ("two", "one")[number // 5 % 2]
-                await moved(node, client, destination)
-            log = partition_of(node).role.readable_log()
-            assert (await writer.receive()).responses[0].partition_responses[0].error_code == 0
-            if log is partition_of(node).role.log:
-                assert log.durability.recovery_point >= number + 1
