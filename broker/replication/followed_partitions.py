@@ -154,14 +154,16 @@ class FollowedPartitions:
             self.unflushed[partition] = None
 
     async def _flush_log(self, partition: Partition) -> None:
-        if partition.log is None:
+        log = partition.log
+        if log is None:
             return
         try:
-            await partition.log.flush()
+            await log.flush()
         except FsyncFailed:
             raise
         except OSError as error:
-            self._context.log_failed(partition, error)
+            if partition.log is log:  # otherwise it has moved to another directory
+                self._context.log_failed(partition, error)
 
     def _append(self, found: Records, partition: Partition) -> None:
         data = found.data
