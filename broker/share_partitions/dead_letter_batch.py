@@ -1,5 +1,6 @@
 """Builds batches of dead letters: headers that name a record that has failed, and perhaps a copy of it (KIP-1191)."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -49,18 +50,24 @@ class DeadLetterBatch:
 
 @lazy_attrs.frozen
 class _SourceBatch:
-    """The records from `first_offset` to `last_offset`, by offset. They are None if their contents are not known."""
+    """The records from `first_offset` to `last_offset`, by offset. They are None if their contents are not known.
+
+    `offsets` are those of the records, in order. Offsets of unknown contents count as those of records.
+    """
 
     first_offset: int
     last_offset: int
+    offsets: Sequence[int]
     records: dict[int, Record] | None
 
-    def offsets(self, first: int, last: int) -> Iterator[int]:
-        """The offsets of records from `first` to `last`. Offsets of unknown contents count as those of records."""
-        if self.records is None:
-            yield from range(first, min(last, self.last_offset) + 1)
-        else:
-            yield from (offset for offset in self.records if first <= offset <= last)
+    def offsets_between(self, first: int, last: int) -> Sequence[int]:
+        """The offsets of records from `first` to `last`. A range of letters may be a small part of a large batch."""
+        return self.offsets[bisect_left(self.offsets, first) : bisect_right(self.offsets, last)]
+
+
+def _source_batch(first_offset: int, last_offset: int, records: dict[int, Record] | None) -> _SourceBatch:
+    offsets = range(first_offset, last_offset + 1) if records is None else sorted(records)
+    return _SourceBatch(first_offset, last_offset, offsets, records)
 
 
 class _SourceReader:
@@ -76,18 +83,18 @@ class _SourceReader:
         partition = self._source.partition
         log = partition.leader_log(self._source.leader_epoch)
         if offset < log.log_start_offset:
-            return _SourceBatch(offset, log.log_start_offset - 1, None)  # deleted, perhaps by retention
+            return _source_batch(offset, log.log_start_offset - 1, None)  # deleted, perhaps by retention
         found = log.read(offset, 1, upper_bound=partition.high_watermark, min_one_batch=True)
         if not found.size:
-            return _SourceBatch(offset, offset, None)
+            return _source_batch(offset, offset, None)
         try:
             data = found.file.read(found.position, found.size)
             header = read_header(data)
         except (OSError, CorruptBatch) as error:
             raise unreadable(log.partition, error) from error
         if offset < header.base_offset:
-            return _SourceBatch(offset, header.base_offset - 1, {})  # removed by compaction
-        return _SourceBatch(header.base_offset, header.last_offset, self._records(data, header))
+            return _source_batch(offset, header.base_offset - 1, {})  # removed by compaction
+        return _source_batch(header.base_offset, header.last_offset, self._records(data, header))
 
     def _records(self, data: bytes, header: BatchHeader) -> dict[int, Record] | None:
         """The records of a batch; None if the batch is whole and is not copied, or cannot be decoded in bounds."""
@@ -111,7 +118,7 @@ async def build_batch(
     record get no dead letter. Raises KafkaError.
     """
     reader = _SourceReader(source, max_message_bytes, copies=copies)
-    read = _SourceBatch(-1, -1, {})
+    read = _source_batch(-1, -1, {})
     done: list[DeadLetters] = []
     records: list[Record] = []
     bytes_left = min(_BYTES_MAX, max_message_bytes) - HEADER_SIZE
@@ -121,7 +128,7 @@ async def build_batch(
             if not read.first_offset <= offset <= read.last_offset:
                 read = reader.batch_at(offset)
                 await trio.lowlevel.checkpoint()
-            for each in read.offsets(offset, letters.last_offset):
+            for each in read.offsets_between(offset, letters.last_offset):
                 original = read.records[each] if copies and read.records is not None else None
                 record, size = _dead_letter(source, letters, each, original, max_message_bytes)
                 if records and (size > bytes_left or len(records) == _RECORDS_MAX):
