@@ -142,5 +142,7 @@ class Supervisor:
 
 
 def describe_end(code: int) -> str:
-    """The exit code of a process, or the signal that ended it if `code` is negative."""
-    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+    """The exit code of a process, or the signal that ended it if `code` is negative. Not every signal has a name."""
+    if code >= 0:
+        return f"exit code {code}"
+    return signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
