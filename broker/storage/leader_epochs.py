@@ -45,7 +45,7 @@ UNDEFINED_EPOCH_OFFSET = -1
 class LeaderEpochCache:
     """The epochs of one log, ascending, with strictly ascending start offsets."""
 
-    __slots__ = ("_disk", "_epochs", "_starts", "_writing", "directory", "dirty")
+    __slots__ = ("_disk", "_epochs", "_starts", "_writing", "directory", "dirty", "is_closed")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -53,6 +53,7 @@ class LeaderEpochCache:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.dirty = False  # memory is ahead of the file
+        self.is_closed = False
         self._writing: trio.Lock | None = None  # created on first use: most logs are never written again
 
     @classmethod
@@ -164,16 +165,19 @@ class LeaderEpochCache:
     async def restore_file(self) -> str:
         """Write the file again if it is not what was written last; returns what was wrong, "" if nothing was.
 
-        Raises OSError, FsyncFailed.
+        Writes nothing once the cache is closed. Raises OSError, FsyncFailed.
         """
         if self._writing is None:
             self._writing = trio.Lock()
         is_stale, problem = self.dirty, ""
         if not is_stale:
             async with self._writing:
-                reading = partial(try_to_read, self._disk, self.path, read_whole_from_device)
-                content, error = await self._disk.run_apart(reading)
-                if self.dirty or content == self._encode() or not (content or self._epochs or error):
+                path = self.path
+                content, error = await self._disk.run_apart(
+                    partial(try_to_read, self._disk, path, read_whole_from_device)
+                )
+                has_changed = self.is_closed or self.dirty or self.path != path
+                if has_changed or content == self._encode() or not (content or self._epochs or error):
                     return ""
                 problem = error or "it does not have the leader epochs of the log"
                 is_stale, self.dirty = self.dirty, True
@@ -186,14 +190,18 @@ class LeaderEpochCache:
             self._starts.clear()
             self.dirty = True
 
+    def close(self) -> None:
+        """Begin no more writes: the directory may be that of another log of the partition from now on."""
+        self.is_closed = True
+
     async def flush(self) -> None:
-        """Write the file durably if it differs from memory. Raises OSError, FsyncFailed."""
+        """Write the file durably if it differs from memory, unless the cache is closed. Raises OSError, FsyncFailed."""
         if not self.dirty and self._writing is None:
             return
         if self._writing is None:
             self._writing = trio.Lock()
         async with self._writing:
-            while self.dirty:
+            while self.dirty and not self.is_closed:
                 self.dirty = False
                 try:
                     await replace_durably(self._disk, self.path, self._encode())

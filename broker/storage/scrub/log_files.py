@@ -26,15 +26,19 @@ class LogFilesScrub:
         self._statistics = statistics
 
     async def scrub(self, directory: LogDir, key: PartitionKey, log: Log) -> None:
-        """Check the files of one log. Raises OSError, FsyncFailed."""
+        """Check the files of one log, which may be deleted meanwhile. Raises OSError, FsyncFailed."""
         if log.failure is not None or log.durability.is_unsettled:
             return
-        problem = await log.epochs.restore_file()
-        if problem:
-            self._rebuilt(log.epochs.path, problem)
-        await self._check_topic_id(directory, key, log)
-        for offset in tuple(log.producers.snapshots.offsets):
-            await self._check_snapshot(log, offset)
+        try:
+            problem = await log.epochs.restore_file()
+            if problem:
+                self._rebuilt(log.epochs.path, problem)
+            await self._check_topic_id(directory, key, log)
+            for offset in tuple(log.producers.snapshots.offsets):
+                await self._check_snapshot(log, offset)
+        except FileNotFoundError:
+            if log.failure is None:
+                raise
 
     async def _check_topic_id(self, directory: LogDir, key: PartitionKey, log: Log) -> None:
         topic_id = directory.topic_ids.get(key)
@@ -56,7 +60,8 @@ class LogFilesScrub:
         found = await disk.run_apart(partial(try_to_read, disk, path, read_whole_from_device))
         self._statistics.bytes_read += len(found.content or b"")
         problem = found.error or snapshot_problem(found.content)
-        if not problem or offset not in snapshots.offsets or try_to_read(disk, path, read_whole_from_device) != found:
+        has_changed = offset not in snapshots.offsets or path != snapshots.path(offset)
+        if not problem or has_changed or try_to_read(disk, path, read_whole_from_device) != found:
             return
         try:
             entries = await self._replayed(log, offset)

@@ -36,6 +36,10 @@ class HeldDisk(RealDisk):
             await self.released.wait()
         return result
 
+    def hold_reading(self, name: str) -> None:
+        """Hold the scrubber after it has read the first of the small files of this name, or with this suffix."""
+        self.is_held = lambda work: any(str(each).endswith(name) for each in getattr(work, "args", ()))
+
     def hold_checks(self, count: int = 1) -> None:
         """Hold the scrubber after it has read `count` pieces of segments."""
         seen = 0
@@ -89,6 +93,32 @@ async def test_segment_deleted_by_retention(
 async def test_partition_deleted(tmp_path: Path, autojump_clock: trio.testing.MockClock, damaged: bool) -> None:
     async with held_pass(tmp_path, damaged=damaged) as logs:
         logs.log_manager.delete(*KEY)
+    check_nothing_was_found(logs)
+
+
+@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "partition.metadata", ".snapshot"])
+@pytest.mark.parametrize("is_recreated", [False, True])
+async def test_partition_deleted_while_a_file_beside_its_segments_is_read(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, name: str, is_recreated: bool
+) -> None:
+    """The pass writes nothing where a new log of the partition may be, and the log directory stays online."""
+    disk = HeldDisk()
+    async with scrubbed_logs(tmp_path / "data", disk=disk) as logs:
+        await fill(logs)
+        for path in logs.partition.iterdir():
+            if path.name.endswith(name):
+                path.unlink()  # what the pass has to write again
+        disk.hold_reading(name)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(logs.scrub)
+            await disk.holding.wait()
+            logs.log_manager.delete(*KEY)
+            if is_recreated:
+                logs.log_manager.create(KEY[0], bytes(range(16)), KEY[1], CONFIG)
+            files = {path: path.read_bytes() for path in logs.partition.glob("*")}
+            disk.released.set()
+        assert logs.directory.is_online
+        assert {path: path.read_bytes() for path in logs.partition.glob("*")} == files
     check_nothing_was_found(logs)
 
 
