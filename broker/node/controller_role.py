@@ -8,7 +8,6 @@ import trio
 
 from broker.controller_client.channel import ControllerChannel
 from broker.controller_client.controller_registrar import ControllerRegistrar
-from broker.controller_client.join_requests import JoinRequests
 from broker.handlers import CONTROLLER_HANDLERS
 from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
@@ -147,7 +146,10 @@ class ControllerRole:
             ],
             features=REGISTERED_FEATURES,
         )
-        shared.quorum.join_by(JoinRequests(channel, shared.cluster_id, registration, shared.env.trace).send)
+        if shared.config.controller_quorum_auto_join_enable:
+            from broker.controller_client.join_requests import JoinRequests  # other nodes start faster without it
+
+            shared.quorum.join_by(JoinRequests(channel, shared.cluster_id, registration, shared.env.trace).send)
         return ControllerRegistrar(registration, channel, shared.loader, shared.env.trace)
 
     def connection_closed(self, connection: Connection) -> None:
