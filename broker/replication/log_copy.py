@@ -80,8 +80,12 @@ class LogCopy:
         if not self._agrees or current.durability.blocks_appends or current.segments.is_being_cleaned:
             return False
         if future.log_end_offset < current.readable_end_offset:
-            part = self._next_part(PIECE_BYTES)
-            self._append(part.file.read(part.position, part.size))
+            try:
+                part = self._next_part(PIECE_BYTES)
+                data = part.file.read(part.position, part.size)
+            except OSError as error:  # of the current log's directory, not of the one that the caller takes offline
+                raise self._unreadable(error) from error
+            self._append(data)
         if future.log_end_offset != current.log_end_offset:
             return False
         # Otherwise a power cut would lose records for which flush.messages was awaited.
@@ -139,7 +143,7 @@ class LogCopy:
             await trio.sleep(min(_QUOTA_WAIT_MAX_S, max(_QUOTA_WAIT_MIN_S, self._throttle.wait_ms / 1000)))
 
     async def _copy_piece(self) -> None:
-        current, future = self.current, self.future
+        future = self.future
         if not self.is_possible or not self._agrees:
             return
         size = int(min(PIECE_BYTES, max(self._throttle.allowance, 1)))
@@ -148,8 +152,7 @@ class LogCopy:
             # The file stays open while it is read, and its batches are not changed in place.
             data = await self._env.disk.run_apart(partial(part.file.read, part.position, part.size))
         except OSError as error:
-            self._suspect()
-            raise unreadable(current.partition, error) from error
+            raise self._unreadable(error) from error
         if self.is_possible and self._agrees:
             self._append(data)
             await future.durability.flush_rolled()
@@ -160,13 +163,12 @@ class LogCopy:
         current, offset = self.current, self.future.log_end_offset
         part = current.read(offset, max_bytes, upper_bound=current.readable_end_offset, min_one_batch=True)
         if not part.size:
-            self._suspect()
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"there are no records at offset {offset}")
+            raise self._damaged(f"there are no records at offset {offset}")
         return part
 
     def _append(self, data: bytes) -> None:
-        """Append the batches that were read from the current log."""
-        segments = self.future.segments
+        """Append the batches that were read from the current log. Raises KafkaError if they are damaged."""
+        segments, offset = self.future.segments, self.future.log_end_offset
         before = segments.records_written, segments.bytes_written
         try:
             self.future.append_as_follower(memoryview(data), EPOCH_MAX, int(self._env.wall() * 1000))
@@ -178,6 +180,16 @@ class LogCopy:
         finally:
             segments.records_written, segments.bytes_written = before  # these count what clients append
         self._throttle.record(len(data))
+        if self.future.log_end_offset == offset:  # an incomplete batch is left for the next read, which finds no more
+            raise self._damaged(f"the batch at offset {offset} is longer than its file")
+
+    def _unreadable(self, error: OSError) -> KafkaError:
+        self._suspect()
+        return unreadable(self.current.partition, error)
+
+    def _damaged(self, reason: str) -> KafkaError:
+        self._suspect()
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, reason)
 
     def _suspect(self) -> None:
         self._partition.tasks.check_log(self._partition, self.future.log_end_offset)

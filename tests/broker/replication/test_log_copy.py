@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 from hypothesis import given, settings
@@ -19,6 +20,8 @@ from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.log_dir import LogDir
 from broker.storage.log_manager import LogManager
+from broker.wire.errors import ErrorCode, KafkaError
+from tests.support.bad_sectors import BadDisk
 from tests.support.logs import append, no_trace
 from tests.support.storage_node import ORDERS, Node
 
@@ -165,6 +168,38 @@ async def test_damage_of_the_log_is_reported_and_not_copied(tmp_path: Path) -> N
     with pytest.raises(Exception, match="corrupt"):
         await it.catch_up()
     assert it.checked == [it.copy.future.log_end_offset]
+
+
+@pytest.mark.parametrize(("byte", "bit"), [(8, 0x80), (8, 0x40), (9, 0x40), (10, 0x40), (11, 0x40)])
+async def test_damaged_length_of_a_batch_is_reported_and_not_read_forever(tmp_path: Path, byte: int, bit: int) -> None:
+    """A batch that ends after its file was taken for one that a read had cut off."""
+    it = await copying(tmp_path, LogConfig())
+    append(it.log, b"first")
+    size = it.log.size_bytes
+    append(it.log, b"second")
+    file = it.log.segments.active.file
+    (length,) = file.read(size + byte, 1)
+    file.write(size + byte, [bytes([length ^ bit])])
+    with trio.fail_after(10), pytest.raises(KafkaError) as found:
+        await it.catch_up()
+    assert found.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert it.checked == [it.copy.future.log_end_offset]
+
+
+async def test_failed_read_of_the_last_piece_is_a_failure_of_the_current_log(tmp_path: Path) -> None:
+    """As an OSError, it would take the directory of the copy offline."""
+    disk = BadDisk()
+    node = Node(tmp_path)
+    node.env = attrs.evolve(node.env, disk=disk)
+    it = Copying(node, await node.start(), LogConfig())
+    append(it.log, b"first")
+    await it.catch_up()
+    append(it.log, b"second")
+    disk.bad[it.log.segments.active.file.path] = range(1 << 20)
+    with pytest.raises(KafkaError) as found:
+        it.copy.finish()
+    assert found.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert it.checked == [1]
 
 
 async def test_quota_bounds_the_bytes_of_a_second(tmp_path: Path, autojump_clock: Any) -> None:
