@@ -73,17 +73,17 @@ def nested_items(item: type[attrs.AttrsInstance]) -> Iterator[type[attrs.AttrsIn
                 yield from nested_items(part)
 
 
-def describe_type(hint: Any) -> str:
-    """A type in the words of JSON."""
+def describe_type(hint: Any, ending: str = "") -> str:
+    """A type in the words of JSON. `ending` is the "s" of a plural."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        return " or ".join(describe_type(argument) for argument in arguments)
+        return " or ".join(describe_type(argument, ending) for argument in arguments)
     if origin is not None and arguments:
         if isinstance(origin, type) and issubclass(origin, dict):
-            return f"object of {describe_type(arguments[1])}s"
-        return f"list of {describe_type(arguments[0])}s"
+            return f"object{ending} of {describe_type(arguments[1], 's')}"
+        return f"list{ending} of {describe_type(arguments[0], 's')}"
     names = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}
-    return names.get(hint, getattr(hint, "__name__", str(hint)))
+    return names.get(hint, getattr(hint, "__name__", str(hint))) + ending
 
 
 def _parts(hint: Any) -> Iterable[Any]:
