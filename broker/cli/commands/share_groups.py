@@ -38,6 +38,7 @@ from broker.wire.errors import ErrorCode, KafkaError
 
 _STATES: Final = ("Stable", "Empty")
 _DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
+_TAKES_DEAD_LETTERS: Final = "errors.deadletterqueue.group.enable"
 
 
 @attrs.frozen
@@ -64,6 +65,7 @@ class DescribedShareGroup:
     """A share group, its members and the start offsets of its partitions.
 
     `dead_letter_topic` gets the records that have failed; null if there is none, or if the user may not know.
+    `dead_letter_problem` says why it may not get them.
     """
 
     group_id: str
@@ -72,6 +74,7 @@ class DescribedShareGroup:
     assignment_epoch: int | None
     coordinator: int
     dead_letter_topic: str | None
+    dead_letter_problem: str | None
     members: list[MemberRow]
     offsets: list[ShareOffsetRow]
 
@@ -132,7 +135,11 @@ async def describe(invocation: Invocation, names: Sequence[str]) -> None:
         asked = await admin.list_share_group_offsets(dict.fromkeys(described))
         offsets: Mapping[str, ShareGroupOffsets] = invocation.succeeded(asked, "group")
         topics = await _dead_letter_topics(admin, described)
-    shown = [_described(group, offsets.get(each), topics.get(each)) for each, group in described.items()]
+        problems = await _dead_letter_problems(admin, topics.values())
+    shown = [
+        _described(group, offsets.get(each), topics.get(each), problems.get(topics.get(each, "")))
+        for each, group in described.items()
+    ]
     if invocation.printer.is_json:
         invocation.printer.json(shown)
         return
@@ -143,6 +150,8 @@ async def describe(invocation: Invocation, names: Sequence[str]) -> None:
         )
         if group.dead_letter_topic:
             invocation.printer.say(f"Records that have failed are copied to topic {group.dead_letter_topic}.")
+        if group.dead_letter_problem:
+            invocation.printer.say(f"! {group.dead_letter_problem}")
         if group.members:
             invocation.printer.table(group.members, MEMBER_COLUMNS)
         if group.offsets:
@@ -240,8 +249,28 @@ async def _dead_letter_topics(admin: Admin, groups: Iterable[str]) -> Mapping[st
     return {group_id: entry.value for group_id, entry in named.items() if entry is not None and entry.value}
 
 
+async def _dead_letter_problems(admin: Admin, topics: Iterable[str]) -> Mapping[str, str]:
+    """Why topics cannot get dead letters. Topics whose configs the user may not describe are left out."""
+    resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in sorted(set(topics))]
+    described = await admin.describe_configs(resources, names=[_TAKES_DEAD_LETTERS])
+    problems = {}
+    for resource, error in described.failed.items():
+        if isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            problems[resource.name] = (
+                f"Topic {resource.name} does not exist. Create it with {_TAKES_DEAD_LETTERS}=true, unless the brokers "
+                "have errors.deadletterqueue.auto.create.topics.enable=true"
+            )
+    for resource, configs in described.succeeded.items():
+        if _TAKES_DEAD_LETTERS in configs and configs[_TAKES_DEAD_LETTERS].value != "true":
+            problems[resource.name] = f"Topic {resource.name} takes no dead letters before {_TAKES_DEAD_LETTERS}=true"
+    return problems
+
+
 def _described(
-    group: GroupDescription, offsets: ShareGroupOffsets | None, dead_letter_topic: str | None
+    group: GroupDescription,
+    offsets: ShareGroupOffsets | None,
+    dead_letter_topic: str | None,
+    dead_letter_problem: str | None,
 ) -> DescribedShareGroup:
     return DescribedShareGroup(
         group.group_id,
@@ -250,6 +279,7 @@ def _described(
         group.assignment_epoch,
         group.coordinator.id,
         dead_letter_topic,
+        dead_letter_problem,
         [member_row(each) for each in group.members],
         [] if offsets is None else [_offset_row(*each) for each in sorted(offsets.succeeded.items())],
     )

@@ -34,6 +34,19 @@ async def member_goes(node: NodeProcess) -> None:
         await share_heartbeat(client, -1, group=GROUP)
 
 
+def _check_dead_letter_problems(dead_letters: str) -> None:
+    enable = "errors.deadletterqueue.group.enable"
+    missing = succeed("share-groups", "describe", GROUP)
+    assert f"copied to topic {dead_letters}." in missing
+    assert f"! Topic {dead_letters} does not exist. Create it with {enable}=true" in missing
+    succeed("topics", "create", dead_letters)
+    (disabled,) = ask("share-groups", "describe", GROUP)
+    assert disabled["dead_letter_problem"] == f"Topic {dead_letters} takes no dead letters before {enable}=true"
+    succeed("configs", "set", "topic", dead_letters, f"{enable}=true")
+    (usable,) = ask("share-groups", "describe", GROUP)
+    assert (usable["dead_letter_topic"], usable["dead_letter_problem"]) == (dead_letters, None)
+
+
 def test_share_group_from_its_first_offset_to_its_deletion(node: NodeProcess, topic: str) -> None:
     reset = ("share-groups", "reset-offsets", GROUP, "-t", topic)
     assert "Nothing was changed" in succeed(*reset, "--to-earliest")
@@ -55,7 +68,7 @@ def test_share_group_from_its_first_offset_to_its_deletion(node: NodeProcess, to
     assert described["dead_letter_topic"] is None
     succeed("configs", "set", "group", GROUP, "errors.deadletterqueue.topic.name=dlq.jobs")
     assert ask("share-groups", "describe", GROUP)[0]["dead_letter_topic"] == "dlq.jobs"
-    assert "copied to topic dlq.jobs." in succeed("share-groups", "describe", GROUP)
+    _check_dead_letter_problems("dlq.jobs")
     # Commands for groups of another type name the one for this type, and change nothing.
     assert "kraft share-groups describe" in run_command("groups", "lag", GROUP).errors
     assert GROUP not in succeed("groups", "lag")
