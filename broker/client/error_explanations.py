@@ -51,6 +51,7 @@ EXPLANATIONS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.SECURITY_DISABLED: "the cluster has no authorizer; set authorizer.class.name on its nodes",
     ErrorCode.KAFKA_STORAGE_ERROR: "the partition's log directory has failed on this broker",
     ErrorCode.LOG_DIR_NOT_FOUND: "the broker has no such log directory; log.dirs names them",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "a broker or a log directory may not have the replica; it may be cordoned",
     ErrorCode.NON_EMPTY_GROUP: "the group has members; stop its consumers, or remove its members, first",
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.TOPIC_DELETION_DISABLED: "the brokers have delete.topic.enable=false",

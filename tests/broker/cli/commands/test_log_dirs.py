@@ -40,5 +40,9 @@ def test_replicas_are_moved_to_another_log_directory(directories: tuple[str, str
     refused = run_command("log-dirs", "move", "1", f"{two}/", "-t", "orders:0")
     assert refused.code == Exit.FAILED
     assert "LOG_DIR_NOT_FOUND" in refused.errors
+    succeed("configs", "set", "broker", "1", f"cordoned.log.dirs={two}")
+    cordoned = run_command("log-dirs", "move", "1", two, "-t", "orders:0")
+    assert "INVALID_REPLICA_ASSIGNMENT" in cordoned.errors
+    assert "it may be cordoned" in cordoned.errors
     assert run_command("log-dirs", "move", "1", two, "-t", "orders:7").code == Exit.NOT_FOUND
     assert run_command("log-dirs", "move", "1", two).code == Exit.USAGE
