@@ -26,8 +26,8 @@ SHARE_PARTITION_EVENTS: Final = EventCatalogue(
                 "dead_letter_topic": "name of the dead-letter topic",
                 "error": "the failure, as text",
             },
-            "{count} records of partition {partition} of {topic}, from offset {first_offset} to {last_offset}, have "
-            "failed for share group {group}, and are not in its dead-letter topic {dead_letter_topic}: {error}",
+            "records of partition {partition} of {topic} have failed for share group {group}, and are not in its "
+            "dead-letter topic {dead_letter_topic} (offsets {first_offset} to {last_offset}, count {count}): {error}",
             lines_max=LINES_MAX,
         ),
         "share_partition_dropped": EventKind(
