@@ -59,8 +59,9 @@ async def open_cluster(
 def _check_trio() -> None:
     if not trio.lowlevel.in_trio_task():
         raise RuntimeError(
-            "the client runs under Trio: call trio.run(main); or use AsyncioProducer, AsyncioConsumer and AsyncioAdmin"
-            " on asyncio, and the blocking SyncProducer, SyncConsumer and SyncAdmin elsewhere"
+            "the client runs under Trio: call trio.run(main); or use AsyncioProducer, AsyncioConsumer,"
+            " AsyncioShareConsumer and AsyncioAdmin on asyncio, and the blocking SyncProducer, SyncConsumer,"
+            " SyncShareConsumer and SyncAdmin elsewhere"
         )
 
 

@@ -21,6 +21,7 @@ from broker.client import (
     MismatchedEndpointType,
     NewTopic,
     Producer,
+    ShareConsumer,
     SyncAdmin,
     SyncConsumer,
     SyncProducer,
@@ -300,14 +301,19 @@ async def test_group_whose_coordinator_has_no_topic_is_told_in_the_log_and_by_re
             assert await consumer.fetch(timeout_s=0.1) == [], "without a group's partitions, no coordinator is needed"
 
 
-@pytest.mark.parametrize("client", [Producer, Consumer, Admin])
-def test_client_outside_of_trio_names_trio_and_the_other_clients(client: type[Producer | Consumer | Admin]) -> None:
+@pytest.mark.parametrize("client", [Producer, Consumer, ShareConsumer, Admin])
+def test_client_outside_of_trio_names_trio_and_the_other_clients(
+    client: type[Producer | Consumer | ShareConsumer | Admin],
+) -> None:
+    settings: dict[str, Any] = {"group_id": "workers"} if client is ShareConsumer else {}
+
     async def main() -> None:
-        async with client("127.0.0.1:9092"):
+        async with client("127.0.0.1:9092", **settings):
             pass
 
+    name = client.__name__
     with pytest.raises(
-        RuntimeError, match=r"the client runs under Trio: call trio\.run.*AsyncioProducer.*SyncProducer"
+        RuntimeError, match=rf"the client runs under Trio: call trio\.run.* Asyncio{name}\b.* Sync{name}\b"
     ):
         asyncio.run(main())
 
