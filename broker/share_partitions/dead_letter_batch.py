@@ -16,6 +16,7 @@ from broker.wire.records import (
     CorruptBatch,
     InvalidRecord,
     Record,
+    check_crc,
     encode_batch,
     iter_records,
     read_header,
@@ -89,9 +90,13 @@ class _SourceReader:
             return _source_batch(offset, offset, None)
         try:
             data = found.file.read(found.position, found.size)
-            header = read_header(data)
-        except (OSError, CorruptBatch) as error:
+        except OSError as error:
             raise unreadable(log.partition, error) from error
+        try:
+            header = _checked_header(data, offset, partition.high_watermark, allows_gaps=log.allows_gaps)
+        except CorruptBatch:
+            partition.tasks.check_log(partition, offset)
+            return _source_batch(offset, offset, None)
         if offset < header.base_offset:
             return _source_batch(offset, header.base_offset - 1, {})  # removed by compaction
         return _source_batch(header.base_offset, header.last_offset, self._records(data, header))
@@ -109,13 +114,27 @@ class _SourceReader:
             return None
 
 
+def _checked_header(data: bytes, offset: int, high_watermark: int, *, allows_gaps: bool) -> BatchHeader:
+    """The header of a batch that was read for `offset`.
+
+    Raises CorruptBatch for a damaged batch: a copy of its records would have a CRC that is right.
+    """
+    header = read_header(data)
+    check_crc(data, 0, header)
+    # The CRC does not cover the base offset.
+    is_gap_right = header.base_offset <= offset or (allows_gaps and header.base_offset < high_watermark)
+    if header.last_offset < offset or not is_gap_right:
+        raise CorruptBatch(f"a batch with base offset {header.base_offset} cannot be at {offset}")
+    return header
+
+
 async def build_batch(
     source: Source, waiting: Sequence[DeadLetters], max_message_bytes: int, *, copies: bool, wall_ms: int
 ) -> DeadLetterBatch:
     """The dead letters of the first records of `waiting`, as many as one batch takes. They are in the order of offsets.
 
-    A dead letter has no copy of a record that was deleted, or that would exceed `max_message_bytes`. Offsets without a
-    record get no dead letter. Raises KafkaError.
+    A dead letter has no copy of a record that was deleted, is damaged, or would exceed `max_message_bytes`. Offsets
+    without a record get no dead letter. Raises KafkaError.
     """
     reader = _SourceReader(source, max_message_bytes, copies=copies)
     read = _source_batch(-1, -1, {})

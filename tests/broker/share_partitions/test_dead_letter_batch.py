@@ -4,8 +4,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+import trio
+
 from broker.share_partitions.dead_letter_batch import Source, build_batch
 from broker.share_partitions.in_flight import DeadLetterCause, DeadLetters
+from broker.wire.records import iter_records, read_header
 from tests.support.partition_harness import LOCAL, Harness
 
 RECORDS = 50_000
@@ -45,3 +49,42 @@ async def test_cpu_time_for_single_records_of_a_large_batch_is_that_for_a_range(
     first = RECORDS - 2 * LETTERS
     range_s = await cpu_time_s(found, [DeadLetters(first, first + LETTERS - 1, 1, DeadLetterCause.REJECTED)])
     assert await cpu_time_s(found, single_letters(first)) < 2 * range_s
+
+
+@pytest.mark.parametrize("copies", [True, False])
+@pytest.mark.parametrize(
+    ("byte", "bit"),
+    [(0, 0x40), (6, 0x01), (7, 0x02), (17, 0x01), (21, 0x80), (23, 0x80), (26, 0x01), (57, 0x80), (70, 0x01)],
+    ids=[
+        "large base offset",
+        "later base offset",
+        "earlier base offset",
+        "crc",
+        "attributes",
+        "negative last offset",
+        "last offset",
+        "count",
+        "record",
+    ],
+)
+async def test_damaged_records_are_named_without_a_copy_and_reported(
+    tmp_path: Path, byte: int, bit: int, copies: bool
+) -> None:
+    """A copy of a damaged record got a CRC that is right. A damaged offset lost dead letters, or was read forever."""
+    harness = Harness(tmp_path)
+    harness.become(replicas=(LOCAL,), isr=(LOCAL,))
+    log = harness.partition.log
+    assert log is not None
+    harness.append(2)
+    position = log.size_bytes + byte
+    harness.append(2)
+    file = log.segments.active.file
+    file.write(position, [bytes([file.read(position, 1)[0] ^ bit])])
+    letters = [DeadLetters(0, 3, 1, DeadLetterCause.REJECTED)]
+    with trio.fail_after(10):
+        source = Source("group", harness.partition, 0)
+        built = await build_batch(source, letters, COPIES_BYTES_MAX, copies=copies, wall_ms=1)
+    found = list(iter_records(built.encoded, 0, read_header(built.encoded)))
+    assert [dict(each.headers)["__dlq.errors.offset"] for each in found] == [b"0", b"1", b"2", b"3"]
+    assert [each.value for each in found] == [b"value" if copies else None] * 2 + [None] * 2
+    assert harness.checked[0] == 2
