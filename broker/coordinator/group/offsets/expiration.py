@@ -34,7 +34,8 @@ def _expire(left: dict[str, None], state: OffsetsShard, now_ms: int) -> Decision
         records += map(offset_tombstone, places)
         group = state.groups.get(group_id)
         is_bare = len(places) == count and not state.offsets.has_open_transactions(group_id)
-        if group is not None and group.is_empty and is_bare:
+        # A share group keeps its position in its topics without committed offsets: as in Kafka, it never expires.
+        if group is not None and group.is_empty and is_bare and group.retention_begins_ms(now_ms) is not None:
             records += group.tombstones()
         done.append(group_id)
         looked_at += 1 + count

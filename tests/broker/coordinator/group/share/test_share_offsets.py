@@ -124,3 +124,10 @@ def test_initialization_that_ends_late_leaves_states_to_be_deleted() -> None:
     after = states.deleting_topics([A]).ended({A: frozenset({0, 1}), B: frozenset({0})}, {})
     assert after == PartitionStates(initialized={B: frozenset({0})}, deleting=frozenset({A}))
     assert after.without([A, B]) == PartitionStates()
+
+
+def test_share_group_without_members_does_not_expire(shard: ShareGroupsShard, client: ShareClient) -> None:
+    client.heartbeat(member_epoch=LEAVE)
+    assert shard.share_group.is_empty
+    shard.pass_ms(2 * shard.state.config.offsets_retention_check_interval_ms)
+    assert shard.share_group.states.initialized
