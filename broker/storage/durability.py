@@ -88,7 +88,7 @@ class Durability:
         self.close(error)
 
     def close(self, error: OSError) -> None:
-        """Refuse appends from now on, with `error` as the reason unless the log has failed before; write no checkpoint."""
+        """Refuse appends from now on, with `error` as the reason unless the log failed before; write no checkpoint."""
         self.blocks_appends = True
         self._epochs.close()
         if self.failure is None:
