@@ -8,6 +8,11 @@ same connection are refused too, until that batch was sent again.
 
 Kafka refuses them from 4.5 on, but only if the partition was never written to. It also refuses them after a topic was
 created again, although producers may continue with their sequence numbers then.
+
+A later batch that was in flight gets the error of the refused batch. Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, also
+if it knows the producer. After that error librdkafka increments its epoch, and sends the unacknowledged records of all
+partitions again with the new epoch. A record that another partition has appended, and not acknowledged yet, is not
+recognized as a duplicate then. After the error of the refused batch, clients retry both batches in their order.
 """
 
 from typing import Final, TypeAlias
@@ -40,45 +45,83 @@ RETRIED: Final = frozenset(
 _Key: TypeAlias = tuple[str | bytes, int, int, int]
 
 
+@lazy_attrs.frozen
+class _Refusal:
+    """The least and the greatest sequence number that were refused, and the latest error and time."""
+
+    least: int
+    greatest: int
+    code: ErrorCode
+    refused_at_ms: int
+
+
 @lazy_attrs.define(eq=False)
 class RefusedBatches:
-    """The least sequence number that was refused for each producer in each partition on one connection, and when."""
+    """The refused batches of each producer in each partition on one connection."""
 
-    _refused: dict[_Key, tuple[int, int]] = attrs.field(factory=dict)
+    _refused: dict[_Key, _Refusal] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
         return len(self._refused)
 
-    def add(self, topic: str | bytes, index: int, header: BatchHeader, now_ms: int) -> None:
-        key = topic, index, header.producer_id, header.producer_epoch
-        least, _ = self._refused.pop(key, (header.base_sequence, now_ms))
-        self._refused[key] = min(least, header.base_sequence), now_ms
+    def add(self, topic: str | bytes, index: int, header: BatchHeader, code: ErrorCode, now_ms: int) -> None:
+        key = _key(topic, index, header)
+        sequence = header.base_sequence
+        least = greatest = sequence
+        if (known := self._refused.pop(key, None)) is not None:
+            least, greatest = min(known.least, sequence), max(known.greatest, sequence)
+        self._refused[key] = _Refusal(least, greatest, code, now_ms)
         if len(self._refused) > REMEMBERED_MAX:
             del self._refused[next(iter(self._refused))]
 
     def check(self, topic: str | bytes, partition: Partition, header: BatchHeader, now_ms: int) -> None:
-        """Raise KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER if an earlier batch was refused and not sent again yet.
+        """Raise KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER if a batch of an unknown producer comes too early.
 
-        If this is the refused batch, its refusal is forgotten.
+        It comes too early if an earlier batch was refused and not sent again yet. If the producer is known, its
+        sequence numbers decide. The refusal is forgotten if this is the refused batch, or if no batch is missing.
         """
         self._forget_before(now_ms - REMEMBERED_MS)
-        key = topic, partition.index, header.producer_id, header.producer_epoch
-        if key not in self._refused:
+        key = _key(topic, partition.index, header)
+        refusal = self._refused.get(key)
+        if refusal is None:
             return
-        least, _ = self._refused[key]
         log = partition.log
-        is_known = log is not None and log.producers.get(header.producer_id) is not None
-        if not is_known and header.base_sequence > least:
+        state = None if log is None else log.producers.get(header.producer_id)
+        is_next = state is not None and (state.epoch, state.next_sequence) == (
+            header.producer_epoch,
+            header.base_sequence,
+        )
+        if is_next or header.base_sequence <= refusal.least:
+            del self._refused[key]
+        elif state is None:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Out of order sequence number for producer {header.producer_id} in partition {partition}: "
-                f"{header.base_sequence} (incoming seq. number), {least} (refused before, and not sent again yet)",
+                f"{header.base_sequence} (incoming seq. number), {refusal.least} (refused before, not sent again yet)",
             )
-        del self._refused[key]
+
+    def error_in_flight(self, topic: str | bytes, index: int, header: BatchHeader) -> KafkaError | None:
+        """The error for a batch that is out of order because an earlier one was refused while both were in flight.
+
+        Batches in flight arrive in ascending order. A batch that was refused itself was sent again without the earlier
+        one; its producer has dropped that one, and None is returned.
+        """
+        refusal = self._refused.get(_key(topic, index, header))
+        if refusal is None or header.base_sequence <= refusal.greatest:
+            return None
+        return KafkaError(
+            refusal.code,
+            f"A batch of producer {header.producer_id} with sequence number {refusal.least} was refused with "
+            f"{refusal.code.name}, and has to be sent again before sequence number {header.base_sequence}",
+        )
 
     def _forget_before(self, time_ms: int) -> None:
         while self._refused:
-            key, (_, refused_at_ms) = next(iter(self._refused.items()))
-            if refused_at_ms > time_ms:
+            key, refusal = next(iter(self._refused.items()))
+            if refusal.refused_at_ms > time_ms:
                 return
             del self._refused[key]
+
+
+def _key(topic: str | bytes, index: int, header: BatchHeader) -> _Key:
+    return topic, index, header.producer_id, header.producer_epoch

@@ -260,7 +260,7 @@ def _failure(
     error: KafkaError,
     now_ms: int,
 ) -> PartitionProduceResponse:
-    _remember_refused_batch(context.session, topic, data.index, data.records, error, now_ms)
+    error = _refuse_batch(context.session, topic, data.index, data.records, error, now_ms)
     response = PartitionProduceResponse(
         index=data.index, error_code=error.code, base_offset=-1, log_append_time_ms=-1, error_message=error.message
     )
@@ -281,26 +281,37 @@ def _failure(
     return response
 
 
-def _remember_refused_batch(
+def _refuse_batch(
     session: Session, topic: str | bytes, index: int, records: memoryview | None, error: KafkaError, now_ms: int
-) -> None:
-    """Remember a refused batch if its error is one after which the producer retries."""
-    if records is None or error.code not in RETRIED:
-        return
+) -> KafkaError:
+    """Remember a refused batch if its error is one after which the producer retries. Returns the error to answer with.
+
+    It is that of an earlier batch if both were in flight, and the refusal of that one is why this one is out of order.
+    """
+    is_early = error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and session.refused_batches is not None
+    if records is None or not (is_early or error.code in RETRIED):
+        return error
     try:
         header = read_header(records)
     except WireError:
-        return
-    if header.producer_id >= 0:
-        if session.refused_batches is None:
-            session.refused_batches = RefusedBatches()
-        session.refused_batches.add(topic, index, header, now_ms)
+        return error
+    if header.producer_id < 0:
+        return error
+    if session.refused_batches is None:
+        session.refused_batches = RefusedBatches()
+    if is_early:
+        earlier = session.refused_batches.error_in_flight(topic, index, header)
+        if earlier is None:
+            return error
+        error = earlier
+    session.refused_batches.add(topic, index, header, error.code, now_ms)
+    return error
 
 
 def _check_retry_order(
     session: Session, topic: str | bytes, partition: Partition, records: memoryview, now_ms: int
 ) -> None:
-    """Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that arrives before the retry of a refused one."""
+    """Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER: an unknown producer's batch is early (`RefusedBatches.check`)."""
     refused = session.refused_batches
     if refused is not None:
         refused.check(topic, partition, read_header(records), now_ms)

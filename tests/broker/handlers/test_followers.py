@@ -178,6 +178,32 @@ async def test_with_too_few_in_sync_nothing_more_is_committed(node: RunningNode,
         assert (await fetch(client)).high_watermark == 2
 
 
+async def test_idempotent_batch_in_flight_after_a_refused_batch_gets_the_same_error(
+    node: RunningNode, client: WireClient
+) -> None:
+    """With OUT_OF_ORDER_SEQUENCE_NUMBER, librdkafka would send unacknowledged records of other partitions twice."""
+    first, second, third = (
+        batch(b"value", producer_id=7, producer_epoch=0, base_sequence=sequence) for sequence in range(3)
+    )
+    async with scripted_follower(node, FOLLOWER) as follower:
+        await follower.create_topic(BOTH, min_insync_replicas="2")
+        await follower.fetch(0)
+        assert (await produce(client, first, acks=1)).error_code == ErrorCode.NONE
+        await follower.heartbeat(want_fence=True)
+        await until_isr(follower, LEADER)
+        assert (await produce(client, second)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        await follower.heartbeat()
+        await follower.fetch(1)
+        await until_isr(follower, *BOTH)
+
+        assert (await produce(client, third)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+        # The producer has dropped the second batch.
+        assert (await produce(client, third)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert (await produce(client, second, acks=1)).base_offset == 1
+        assert (await produce(client, third, acks=1)).base_offset == 2
+
+
 async def test_a_fenced_follower_is_not_let_in(client: WireClient, follower: ScriptedFollower) -> None:
     """KIP-841."""
     await follower.heartbeat(want_fence=True)
