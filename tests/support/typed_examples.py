@@ -7,7 +7,7 @@ import textwrap
 from tests.support.document_examples import examples
 from tests.support.source_code import ROOT
 
-_HOISTED = ast.Import | ast.ImportFrom | ast.ClassDef | ast.FunctionDef | ast.AnnAssign
+_HOISTED = ast.Import | ast.ImportFrom | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.AnnAssign
 
 
 def typed_modules(document: str) -> dict[str, str]:

@@ -25,7 +25,8 @@ TOPIC_ID = bytes(range(16))
 SERVED = [
     api
     for api in APIS.values()
-    if api.name not in ("CreateAcls", "DeleteAcls", "AlterClientQuotas", "AlterUserScramCredentials")
+    if api.name
+    not in ("CreateAcls", "DeleteAcls", "AlterClientQuotas", "AlterReplicaLogDirs", "AlterUserScramCredentials")
 ]
 
 
