@@ -19,7 +19,7 @@ from broker.handlers.fetch.throttling import response_bytes_max
 from broker.net.completion import RequestWait
 from broker.net.reply import Part, PendingReply
 from broker.replication.cached_partition import CachedPartition
-from broker.replication.fetch_sessions import Fetch, FetchSession
+from broker.replication.fetch_sessions import INITIAL_EPOCH, Fetch, FetchSession
 from broker.replication.in_sync_replicas import Follower
 from broker.replication.leader_role import LeaderRole, diverging_epoch
 from broker.replication.partition import Partition
@@ -160,7 +160,9 @@ class _Entry:
     def leader(self, session_epoch: int, fetch_offset: int, last_epoch: int) -> tuple[LeaderRole, Follower] | None:
         """The leader and its follower, if the request is usual; the request has no effect before. Raises KafkaError."""
         session, cached = self.session, self.cached
-        if session.epoch != session_epoch or session.waiter is not None or session.held:
+        if session_epoch != session.epoch or session_epoch <= INITIAL_EPOCH:
+            return None  # a session that has ended has a negative epoch
+        if session.waiter is not None or session.held:
             return None
         if session.follower != self._incarnation or session.isolation_level != self._isolation_level:
             return None

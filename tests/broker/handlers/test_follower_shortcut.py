@@ -212,6 +212,17 @@ async def test_fetches_of_a_former_incarnation_are_refused_after_the_shortcut_wa
     assert f"error_code={int(ErrorCode.NOT_LEADER_OR_FOLLOWER)}" in partitions[0][0]
 
 
+async def test_request_of_an_ended_session_is_refused_whatever_its_epoch(shortened: Replication) -> None:
+    """The session ends before it has left its partitions, which takes steps."""
+    for _ in range(2):
+        await shortened.round(0)
+    sessions = shortened.dispatcher.services.fetch_sessions
+    session = sessions.by_id[shortened.session_id]
+    sessions._remove(session.id)
+    error, *partitions = await shortened.fetch({0: {}}, SOON_MS, epoch=session.epoch)
+    assert (error, partitions) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+
+
 @pytest.mark.parametrize("seed", range(6))
 async def test_shortcut_and_handler_give_the_same_responses(tmp_path: Path, seed: int) -> None:
     rng = Random(seed)
