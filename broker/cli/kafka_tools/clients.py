@@ -64,6 +64,21 @@ def read_properties(path: str) -> dict[str, str]:
         raise ToolExit(1, f"{path} cannot be read: {error}") from error
 
 
+def given_group_id(options: Options, config_option: str, *configs: Mapping[str, str]) -> str | None:
+    """The group id of --group and of the configs, which --consumer-property and `config_option` have given.
+
+    None without any. Raises UsageFailure if they differ.
+    """
+    given = [options.value("group"), *(each.get("group.id") for each in configs)]
+    groups = list(dict.fromkeys(group for group in given if group is not None))
+    if len(groups) > 1:
+        raise options.failure(
+            "The group ids provided in different places (directly using '--group', via '--consumer-property', or via "
+            f"'--{config_option}') do not match. Detected group ids: {', '.join(map(repr, groups))}"
+        )
+    return groups[0] if groups else None
+
+
 def key_values(settings: Iterable[str]) -> dict[str, str]:
     """`key=value` settings; a missing value is an empty one."""
     pairs = (setting.partition("=") for setting in settings)

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 import trio
 
-from broker.cli.kafka_tools.clients import client_configs, command_config, key_values
+from broker.cli.kafka_tools.clients import client_configs, command_config, given_group_id, key_values
 from broker.cli.kafka_tools.errors import exception_of
 from broker.cli.kafka_tools.options import (
     BOOTSTRAP_SERVER,
@@ -116,7 +116,9 @@ def _configs(options: Options) -> dict[str, str]:
     file_name = options.renamed("consumer.config", "command-config")
     of_file = command_config(options, file_name)
     of_properties = key_values(options.values(property_name))
-    groups = _group_ids(options, of_file, of_properties)
+    group = given_group_id(options, "consumer.config", of_file, of_properties)
+    if group is not None and "partition" in options:
+        raise options.failure("Options group and partition cannot be specified together.")
     configs = of_file | of_properties
     configs.pop("bootstrap.servers", None)
     configs.setdefault("client.id", "console-consumer")
@@ -130,26 +132,12 @@ def _configs(options: Options) -> dict[str, str]:
             f"'auto.offset.reset={configs['auto.offset.reset']}', please remove one option",
         )
     configs.setdefault("auto.offset.reset", "earliest" if "from-beginning" in options else "latest")
-    if groups:
-        configs["group.id"] = groups[0]
+    if group is not None:
+        configs["group.id"] = group
     else:
         configs["group.id"] = f"console-consumer-{Environment().rng.randrange(_GROUP_NUMBERS)}"
         configs.setdefault("enable.auto.commit", "false")
     return configs
-
-
-def _group_ids(options: Options, *configs: dict[str, str]) -> list[str]:
-    """Returns the group id, if one is given. Raises UsageFailure for several, and for one with --partition."""
-    given = [options.value("group"), *(each.get("group.id") for each in configs)]
-    groups = list(dict.fromkeys(group for group in given if group is not None))
-    if len(groups) > 1:
-        raise options.failure(
-            "The group ids provided in different places (directly using '--group', via '--consumer-property', or via "
-            f"'--consumer.config') do not match. Detected group ids: {', '.join(map(repr, groups))}"
-        )
-    if groups and "partition" in options:
-        raise options.failure("Options group and partition cannot be specified together.")
-    return groups
 
 
 def _start(options: Options) -> int | str:

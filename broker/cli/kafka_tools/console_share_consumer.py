@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from broker.cli.kafka_tools.clients import client_configs, command_config, key_values
+from broker.cli.kafka_tools.clients import client_configs, command_config, given_group_id, key_values
 from broker.cli.kafka_tools.errors import exception_of
 from broker.cli.kafka_tools.options import (
     BOOTSTRAP_SERVER,
@@ -103,17 +103,11 @@ def _configs(options: Options) -> dict[str, str]:
     property_name = options.renamed("consumer-property", "command-property")
     of_file = command_config(options, options.renamed("consumer-config", "command-config"))
     of_properties = key_values(options.values(property_name))
-    given = [options.value("group"), of_properties.get("group.id"), of_file.get("group.id")]
-    groups = list(dict.fromkeys(group for group in given if group is not None))
-    if len(groups) > 1:
-        raise options.failure(
-            "The group ids provided in different places (directly using '--group', via '--consumer-property', or via "
-            f"'--consumer-config') do not match. Detected group ids: {', '.join(map(repr, groups))}"
-        )
+    group = given_group_id(options, "consumer-config", of_properties, of_file)
     configs = of_file | of_properties
     configs.pop("bootstrap.servers", None)
     configs.setdefault("client.id", _NAME)
-    configs["group.id"] = groups[0] if groups else _NAME
+    configs["group.id"] = _NAME if group is None else group
     configs["share.acknowledgement.mode"] = "explicit"
     return configs
 
