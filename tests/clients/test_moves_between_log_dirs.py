@@ -83,25 +83,31 @@ def test_no_acknowledged_record_is_lost_when_replicas_move_and_the_node_is_kille
     rng = random.Random(7)
     with SyncAdmin(node.bootstrap) as admin:
         admin.create_topics([NewTopic(TOPIC, PARTITIONS)]).raise_first()
-        set_quota(admin, 3_000_000)  # so that kills meet moves
-    found: set[str] = set()
     with Writer(node.bootstrap) as writer:
         time.sleep(1)
         for round_number in range(12 if full else 5):
             destination = tmp_path / ("two", "one")[round_number % 2]
             with SyncAdmin(node.bootstrap) as admin:
+                set_quota(admin, 0)
                 move_all(admin, destination)
-                time.sleep(rng.uniform(0, 0.4))
-                found.add(states_of_moves(admin))
-            if round_number % 5 < 4:
-                node.kill()
-                node.start()
+                assert future_replicas(admin), "the quota holds them"
+            if round_number % 2 == 1:
+                kill_and_start(node)
+            with SyncAdmin(node.bootstrap) as admin:
+                set_quota(admin, 3_000_000)
+            if round_number % 2 == 0:
+                time.sleep(rng.uniform(0, 0.4))  # some are copied, or in place already
+                kill_and_start(node)
             with SyncAdmin(node.bootstrap) as admin:
                 wait_until_in(admin, destination)
     assert writer.errors == []
     assert min(map(len, writer.acked)) > 100
     assert read_all(node.bootstrap) == writer.acked
-    assert "under way" in found
+
+
+def kill_and_start(node: NodeProcess) -> None:
+    node.kill()
+    node.start()
 
 
 def move_all(admin: SyncAdmin, destination: Path) -> None:
@@ -112,11 +118,15 @@ def move_all(admin: SyncAdmin, destination: Path) -> None:
 def set_quota(admin: SyncAdmin, rate: int) -> None:
     broker = ConfigResource(ConfigResourceType.BROKER, "1")
     admin.incremental_alter_configs({broker: [ConfigChange(QUOTA, str(rate))]}).raise_first()
+    deadline = time.monotonic() + WITHIN_S
+    while admin.describe_configs([broker], names=[QUOTA]).value(broker)[QUOTA].value != str(rate):
+        assert time.monotonic() < deadline, "the node does not apply the quota"
+        time.sleep(0.01)
 
 
-def states_of_moves(admin: SyncAdmin) -> str:
+def future_replicas(admin: SyncAdmin) -> list[object]:
     described = admin.describe_log_dirs().value(1).values()
-    return "under way" if any(replica.is_future for each in described for replica in each.replicas.values()) else "done"
+    return [partition for each in described for partition, replica in each.replicas.items() if replica.is_future]
 
 
 def wait_until_in(admin: SyncAdmin, destination: Path) -> None:
