@@ -149,6 +149,7 @@ class LogManager:
     ) -> Log:
         """The partition's log; without one, a new log in `destination`, or in the directory with the fewest partitions.
 
+        A directory that is cordoned gets it only if all are, also if it was chosen as the destination before.
         `is_new` says that the partition was just assigned to this broker. Otherwise its log may be in an offline
         directory, and must not be created again. A new directory is durable soon after this returns, and at the latest
         when the log is flushed.
@@ -167,7 +168,7 @@ class LogManager:
             )
 
         def preference(each: LogDir) -> tuple[bool, bool, int]:
-            return each.path != destination, each.is_cordoned, len(each.logs)
+            return each.is_cordoned, each.path != destination, len(each.logs)
 
         for directory in sorted(self.partition_directories(), key=preference):
             with self.offline_on_error(directory):

@@ -13,6 +13,7 @@ import attrs
 import click
 import trio
 
+from broker.cli.commands.log_dir_cordons import CORDON_S, CORDONED, LOOK_S, alter_cordon, await_cordon
 from broker.cli.commands.maintenance import change_options, confirm, resumable, throttle_option
 from broker.cli.commands.partition_health import brokers_named
 from broker.cli.commands.placement import (
@@ -34,14 +35,10 @@ from broker.cli.grammar.arguments import INT32_MAX, Integer
 from broker.cli.grammar.command import shown_item
 from broker.cli.grammar.units import format_count, format_ids, format_size
 from broker.cli.output import one
-from broker.client.admin import Admin, ConfigChange, ConfigOperation, ConfigResource, ConfigResourceType
+from broker.client.admin import Admin, ConfigOperation
 from broker.client.types import TopicPartition
 from broker.wire.errors import ErrorCode, KafkaError
 
-_CORDONED: Final = "cordoned.log.dirs"
-_LOOK_S: Final = 0.25
-# How long a broker and the controllers may take for a changed cordon: some heartbeats.
-_CORDON_S: Final = 30.0
 # A cluster of an earlier release cannot cordon; a broker may have gone just now.
 _NO_CORDON: Final = (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST, ErrorCode.BROKER_NOT_AVAILABLE)
 # How long moves may seem impossible, and a broker may take to delete replicas that were moved.
@@ -154,7 +151,7 @@ def _stayed_cordoned(invocation: Invocation, emptied: Survey, broker_id: int) ->
     if broker_id in emptied.cordoned:
         return True
     invocation.printer.note(
-        f"kraft: broker {broker_id} is not cordoned any more: something else has changed {_CORDONED} or stopped it. "
+        f"kraft: broker {broker_id} is not cordoned any more: something else has changed {CORDONED} or stopped it. "
         "New replicas may be placed on it"
     )
     return False
@@ -176,10 +173,10 @@ async def undrain(invocation: Invocation, broker_id: int, dry_run: bool, yes: bo
             invocation.printer.note(f"kraft: broker {broker_id} may have replicas already.")
         if not dry_run:
             confirm(f"Let broker {broker_id} have replicas again?", yes=yes)
-            await _set_cordon(admin, broker_id, None)
-            if not await _await_cordon(admin, broker_id, False):
+            await alter_cordon(admin, broker_id, ConfigOperation.DELETE, None)
+            if not await await_cordon(admin, broker_id, lambda found: not cordoned_brokers(found)):
                 raise CommandFailed(
-                    f"Broker {broker_id} is still cordoned after {_CORDON_S:.0f} s: look for {_CORDONED} in its "
+                    f"Broker {broker_id} is still cordoned after {CORDON_S:.0f} s: look for {CORDONED} in its "
                     "server.properties, and whether it reaches the controllers."
                 )
     if dry_run:
@@ -287,7 +284,7 @@ async def _cordon(invocation: Invocation, admin: Admin, placement: Placement, br
         )
         return False
     try:
-        await _set_cordon(admin, broker_id, "*")
+        await alter_cordon(admin, broker_id, ConfigOperation.SET, "*")
     except KafkaError as error:
         if error.code not in _NO_CORDON:
             raise
@@ -295,31 +292,13 @@ async def _cordon(invocation: Invocation, admin: Admin, placement: Placement, br
             f"kraft: new replicas may still be placed on broker {broker_id}, since it cannot be cordoned: {error}"
         )
         return False
-    if not await _await_cordon(admin, broker_id, True):
+    if not await await_cordon(admin, broker_id, lambda found: bool(cordoned_brokers(found))):
         invocation.printer.note(
-            f"kraft: broker {broker_id} does not tell within {_CORDON_S:.0f} s that it is cordoned; until it does, new "
+            f"kraft: broker {broker_id} does not tell within {CORDON_S:.0f} s that it is cordoned; until it does, new "
             "replicas may be placed on it"
         )
         return False
     return True
-
-
-async def _set_cordon(admin: Admin, broker_id: int, value: str | None) -> None:
-    operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
-    resource = ConfigResource(ConfigResourceType.BROKER, str(broker_id))
-    results = await admin.incremental_alter_configs({resource: [ConfigChange(_CORDONED, value, operation)]})
-    results.raise_first()
-
-
-async def _await_cordon(admin: Admin, broker_id: int, wanted: bool) -> bool:
-    """Wait until the controllers know that the broker is cordoned, or is not any more. Returns False after a time."""
-    with trio.move_on_after(_CORDON_S):
-        while True:
-            found = (await admin.describe_log_dirs([broker_id])).succeeded
-            if found and bool(cordoned_brokers(found)) == wanted:
-                return True
-            await trio.sleep(_LOOK_S)
-    return False
 
 
 async def _hand_over_leaders(invocation: Invocation, admin: Admin, broker_id: int) -> None:
@@ -396,4 +375,4 @@ async def _empty(
             invocation.printer.note(f"kraft: planning again. {error}")
         else:
             moves.done.update(plan)
-        await trio.sleep(_LOOK_S)
+        await trio.sleep(LOOK_S)

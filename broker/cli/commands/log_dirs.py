@@ -1,10 +1,12 @@
-"""`kraft log-dirs`: the log directories of brokers, what is in them, and moves between them."""
+"""`kraft log-dirs`: the log directories of brokers, what is in them, moves between them, and cordons."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import attrs
 import click
 
+from broker.cli.commands.log_dir_cordons import set_cordoned
 from broker.cli.grammar import ClusterCommand, CommandGroup, Exit, Invocation
 from broker.cli.grammar.arguments import INT32_MAX, Integer, TopicPartitions, topic_option
 from broker.cli.grammar.partitions import find_partitions, partitions_to_search
@@ -12,6 +14,7 @@ from broker.cli.grammar.units import format_size
 from broker.cli.output import Column, list_of
 from broker.client.admin import LogDir, TopicPartitionReplica
 from broker.client.errors import KafkaError
+from broker.client.types import TopicPartition
 from broker.wire.errors import ErrorCode
 
 
@@ -42,13 +45,27 @@ class LogDirRow:
 
 @attrs.frozen
 class MovedReplica:
-    """A replica that is to be in a log directory of its broker. `begun` is false if the broker does not have it yet."""
+    """A replica that is to be in a log directory of its broker. `begun` is true if `state` is that a move has begun.
+
+    In the other states the replica was in the directory before, where its move elsewhere has ended or it had none, or
+    the broker does not have the replica yet.
+    """
 
     broker: int
     topic: str
     partition: int
     path: str
     begun: bool
+    state: str
+
+
+@attrs.frozen
+class CordonedDirectory:
+    """A log directory of a broker, and whether it is cordoned now, so that it gets no new replicas."""
+
+    broker: int
+    path: str
+    is_cordoned: bool
 
 
 LOG_DIR_COLUMNS: Sequence[Column[LogDirRow]] = (
@@ -77,13 +94,23 @@ MOVED_COLUMNS: Sequence[Column[MovedReplica]] = (
     Column("topic", lambda row: row.topic),
     Column("partition", lambda row: row.partition, is_number=True),
     Column("directory", lambda row: row.path),
-    Column("state", lambda row: "begun" if row.begun else "not on this broker yet"),
+    Column("state", lambda row: row.state),
 )
+CORDONED_COLUMNS: Sequence[Column[CordonedDirectory]] = (
+    Column("broker", lambda row: row.broker, is_number=True),
+    Column("directory", lambda row: row.path),
+    Column("state", lambda row: "cordoned" if row.is_cordoned else "ok"),
+)
+_BEGUN: Final = "begun"
+_ALREADY_THERE: Final = "already there"
+_MOVE_ENDED: Final = "its move elsewhere has ended"
+_ABSENT: Final = "not on this broker yet"
+_broker_argument: Final = click.argument("broker", type=Integer(0, INT32_MAX))
 
 
 @click.group("log-dirs", cls=CommandGroup)
 def log_dirs() -> None:
-    """See the log directories of brokers and what is in them, and move replicas between them."""
+    """See the log directories of brokers and what is in them, move replicas between them, and cordon directories."""
 
 
 @log_dirs.command("describe", cls=ClusterCommand, shape=list_of(LogDirRow))
@@ -115,7 +142,7 @@ async def describe(
 
 
 @log_dirs.command("move", cls=ClusterCommand, shape=list_of(MovedReplica))
-@click.argument("broker", type=Integer(0, INT32_MAX))
+@_broker_argument
 @click.argument("directory")
 @topic_option(
     "The replicas to move: those of a topic on the broker, or of some partitions; may be repeated.", required=True
@@ -125,8 +152,8 @@ async def move(invocation: Invocation, broker: int, directory: str, topics: Sequ
 
     DIRECTORY is a path as `kraft log-dirs describe` shows it. The command ends when the moves have begun; `describe
     --replicas` shows the copies, marked as future, until they are complete. A move to the directory in which the
-    replica is ends the move that is under way. A replica that the broker does not have yet is created in DIRECTORY when
-    it is assigned to the broker. `replica.alter.log.dirs.io.max.bytes.per.second` limits the rate.
+    replica is ends its move elsewhere, if there is one. A replica that the broker does not have yet is created in
+    DIRECTORY when it is assigned to the broker. `replica.alter.log.dirs.io.max.bytes.per.second` limits the rate.
     """
     async with invocation.admin() as admin:
         partitions = await find_partitions(admin, topics)
@@ -137,14 +164,46 @@ async def move(invocation: Invocation, broker: int, directory: str, topics: Sequ
             for each in partitions
             if each.topic not in whole or each in present
         }
+        described = await admin.describe_log_dirs([broker], partitions=partitions)
         results = await admin.alter_replica_log_dirs(replicas)
-    begun = invocation.succeeded(results, "replica", ignored=[ErrorCode.REPLICA_NOT_AVAILABLE])
+    before = described.value(broker)
+    succeeded = invocation.succeeded(results, "replica", ignored=[ErrorCode.REPLICA_NOT_AVAILABLE])
+    states = {replica: _state(replica, directory, before) for replica in succeeded}
+    states |= {replica: _ABSENT for replica, error in results.failed.items() if _is_absent(error)}
     rows = [
-        MovedReplica(broker, replica.topic, replica.partition, directory, replica in begun)
-        for replica in sorted(replicas)
-        if replica in begun or _is_absent(results.failed[replica])
+        MovedReplica(broker, replica.topic, replica.partition, directory, state == _BEGUN, state)
+        for replica, state in sorted(states.items())
     ]
     invocation.printer.rows(rows, MOVED_COLUMNS, empty="No replica is moved.")
+
+
+@log_dirs.command("cordon", cls=ClusterCommand, shape=list_of(CordonedDirectory))
+@_broker_argument
+@click.argument("directories", nargs=-1, required=True, metavar="DIRECTORY...")
+async def cordon(invocation: Invocation, broker: int, directories: Sequence[str]) -> None:
+    """Keep new replicas out of log directories of BROKER.
+
+    DIRECTORY is a path as `kraft log-dirs describe` shows it. The command adds it to `cordoned.log.dirs` of the broker,
+    and ends when the controllers know it. Replicas that are in the directory stay; moves to it are refused. A broker
+    that has only cordoned directories gets no new replicas.
+    """
+    await _cordon(invocation, broker, directories, True)
+
+
+@log_dirs.command("uncordon", cls=ClusterCommand, shape=list_of(CordonedDirectory))
+@_broker_argument
+@click.argument("directories", nargs=-1, required=True, metavar="DIRECTORY...")
+async def uncordon(invocation: Invocation, broker: int, directories: Sequence[str]) -> None:
+    """Let cordoned log directories of BROKER have new replicas again."""
+    await _cordon(invocation, broker, directories, False)
+
+
+async def _cordon(invocation: Invocation, broker: int, directories: Sequence[str], is_cordoned: bool) -> None:
+    paths = list(dict.fromkeys(directories))
+    async with invocation.admin() as admin:
+        await set_cordoned(admin, broker, paths, is_cordoned)
+    rows = [CordonedDirectory(broker, path, is_cordoned) for path in paths]
+    invocation.printer.rows(rows, CORDONED_COLUMNS)
 
 
 def _row(broker: int, path: str, directory: LogDir) -> LogDirRow:
@@ -162,6 +221,15 @@ def _row(broker: int, path: str, directory: LogDir) -> LogDirRow:
         directory.usable_bytes,
         replicas,
     )
+
+
+def _state(replica: TopicPartitionReplica, directory: str, before: Mapping[str, LogDir]) -> str:
+    """The state of a move that the broker has accepted, by the directories of the replica `before` the move."""
+    partition = TopicPartition(replica.topic, replica.partition)
+    held = {path: each.replicas[partition].is_future for path, each in before.items() if partition in each.replicas}
+    if held.get(directory, True):
+        return _BEGUN
+    return _MOVE_ENDED if any(held.values()) else _ALREADY_THERE
 
 
 def _is_absent(error: Exception) -> bool:

@@ -94,9 +94,10 @@ class TestPartitions:
         log_manager.directories[str(node.a)].is_cordoned = True
         for partition in range(2):
             log_manager.create("orders", ORDERS, partition, CONFIG)
+        log_manager.create("orders", ORDERS, 2, CONFIG, destination=str(node.a))
         log_manager.directories[str(node.b)].is_cordoned = True
-        log_manager.create("orders", ORDERS, 2, CONFIG)
-        assert node.partitions() == ["a/orders-2", "b/orders-0", "b/orders-1"]
+        log_manager.create("orders", ORDERS, 3, CONFIG)
+        assert node.partitions() == ["a/orders-3", "b/orders-0", "b/orders-1", "b/orders-2"]
 
     async def test_creating_an_existing_partition_returns_its_log(self, node):
         log_manager = await node.start()
