@@ -18,6 +18,8 @@ _RECORDS_AT_ONCE = 10_000
 # When 64 MB are unread by the application, librdkafka stops fetching for a second, however fast the application then
 # reads. With this default, a faster cluster would spend more of the time waiting.
 _FULL_QUEUE_PAUSE_MS = 1
+# Longer than it takes to fill a batch of each partition.
+_FILL_LINGER_MS = 1000
 
 
 @attrs.frozen
@@ -81,6 +83,25 @@ def produce(bootstrap: str, topic: str, size_bytes: int, seconds: float, **confi
     if left or failed:
         raise LoadFailed(f"{failed} of {sent} records failed, {left} were never acknowledged")
     return Throughput(sent, time.perf_counter() - began, size_bytes)
+
+
+def fill(bootstrap: str, topic: str, partitions: int, records: int, size_bytes: int) -> None:
+    """Produce records to all partitions in turn, in the largest batches that the client makes.
+
+    So consumers of different servers read the same batches. Otherwise the client would choose partitions at random, and
+    a server that acknowledges later would get larger batches.
+    """
+    producer = _producer(bootstrap, **{"linger.ms": _FILL_LINGER_MS})
+    value = bytes(size_bytes)
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(topic, value, partition=number % partitions)
+                break
+            except BufferError:
+                producer.poll(0.01)
+    if left := producer.flush(_FLUSH_TIMEOUT_S):
+        raise LoadFailed(f"{left} of {records} records were never acknowledged")
 
 
 def consume(
