@@ -96,6 +96,7 @@ class CachedPartition:
 class FetchedPartition:
     """The result for one partition. `records` is opaque here; only its length matters.
 
+    `available` is their size with a last batch that does not fit as a whole, and is left out.
     `aborted` are the aborted transactions among the records, opaque as well.
     `diverging` is set if the client's log diverges from this one, `read_replica` if the client should fetch from
     another broker (KIP-392). Either comes instead of records.
@@ -103,6 +104,7 @@ class FetchedPartition:
 
     __slots__ = (
         "aborted",
+        "available",
         "cached",
         "diverging",
         "error",
@@ -124,8 +126,10 @@ class FetchedPartition:
         diverging: DivergingEpoch | None = None,
         read_replica: int | None = None,
         aborted: Sequence[Any] = (),
+        available: int = 0,
     ) -> None:
         self.aborted = aborted
+        self.available = available
         self.cached = cached
         self.error = error
         self.high_watermark = high_watermark

@@ -3,11 +3,18 @@
 A flipped bit in an index makes a search slower, and its result stays right.
 """
 
+from typing import Final
+
 from broker.storage.batch_scan import BatchPosition, MisleadingEntry, ends_with, find_batch
 from broker.storage.log_config import MAX_LONG
 from broker.storage.offset_index import OffsetIndex
 from broker.wire.records import HEADER_SIZE, CorruptBatch, read_header
 from kraft.env import File
+
+# A smaller part of a batch is not worth the read of a header.
+_PART_MIN: Final = 8 * 1024
+# Small batches have no entry of their own. So many are passed to find one that is cut off.
+_HEADERS_MAX: Final = 8
 
 
 def find_indexed(file: File, index: OffsetIndex, end: int, offset: int) -> BatchPosition | None:
@@ -39,6 +46,26 @@ def indexed_offset_after(file: File, index: OffsetIndex, position: int) -> int:
         if ends_with(file.read(at, HEADER_SIZE), entry_offset):
             return entry_offset
     return MAX_LONG
+
+
+def size_of_whole_batches(file: File, index: OffsetIndex, position: int, limit: int) -> int:
+    """The size of the batches from `position` on that end within `limit` bytes, without the part of the next one.
+
+    Returns `limit` if the part is small, or if it cannot be found: the file has at least `limit` bytes.
+    """
+    end = position + limit
+    at = index.last_position_before(end)
+    try:
+        for _ in range(_HEADERS_MAX):
+            if at <= position or end - at < _PART_MIN:
+                return limit
+            following = at + read_header(file.read(at, HEADER_SIZE)).size
+            if following > end:
+                return at - position
+            at = following
+    except (CorruptBatch, OSError):
+        pass  # the batches before are sent, and the next read finds the same
+    return limit
 
 
 def has_timestamp(file: File, index: OffsetIndex, end: int, timestamp: int, last_offset: int) -> bool:

@@ -146,7 +146,7 @@ class Log:
             )
         end_offset = min(upper_bound, self.readable_end_offset)
         if offset >= end_offset:
-            return LogSlice(self.segments.active, self.segments.active.written, 0)
+            return LogSlice(self.segments.active, self.segments.active.written, 0, 0)
         bound = end_offset if end_offset < self.readable_end_offset else None
         try:
             return self.segments.slice(offset, bound, max_bytes, min_one_batch=min_one_batch)

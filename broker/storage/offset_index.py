@@ -60,6 +60,11 @@ class OffsetIndex(SparseIndex):
             yield self.base_offset + self.keys[slot], self.values[slot]
             slot, step = slot + step, step * 2
 
+    def last_position_before(self, position: int) -> int:
+        """The last position of an entry that is before `position`; 0 without one."""
+        slot = bisect_left(self.values, position) - 1
+        return self.values[slot] if slot >= 0 else 0
+
     def last(self) -> tuple[int, int]:
         """The last entry's offset and position; the base offset and 0 without one.
 

@@ -39,6 +39,7 @@ class LogReader:
     __slots__ = (
         "_absent",
         "_absent_before",
+        "_available",
         "_context",
         "_has_updated_followers",
         "_immediate",
@@ -66,6 +67,7 @@ class LogReader:
         self._size = 0
         self._absent = 0
         self._absent_before = -1
+        self._available = 0
         self._immediate = 0
         self._unwatched: list[CachedPartition] = []
         self._moved: dict[CachedPartition, None] = {}
@@ -132,6 +134,8 @@ class LogReader:
     def can_respond(self, min_bytes: int) -> bool:
         """True if the response need not wait: `min_bytes` are found, or a result has to be sent at once.
 
+        Batches that do not fit count as far as the limits on bytes allow, even if no part of them is sent.
+
         An unknown partition in the first read does not end the wait for the others. Otherwise a consumer of a deleted
         topic would send one fetch after the other without a pause. Followers pause by themselves, so their errors
         are sent at once.
@@ -139,7 +143,7 @@ class LogReader:
         if self._absent_before < 0:
             self._absent_before = self._absent
         is_alone = self._absent == len(self.fetch.session)
-        return self._immediate > 0 or self._size >= min_bytes or is_alone or self._absent > self._absent_before
+        return self._immediate > 0 or self._available >= min_bytes or is_alone or self._absent > self._absent_before
 
     def watch_all(self) -> None:
         """As `watch`, for all partitions that were read since the last call and have nothing new."""
@@ -170,6 +174,7 @@ class LogReader:
                 self._immediate += sign
         elif found.records is not None:
             self._size += sign * len(found.records)
+            self._available += sign * found.available
         elif self.policy.is_due_without_records(found):
             self._immediate += sign
 
@@ -221,7 +226,9 @@ class LogReader:
                 partition.tasks.check_old(partition, cached.fetch_offset)
             aborted = _aborted(log, found, cached, end) if self.policy.is_read_committed else ()
             records = FileRange(found.file, found.position, found.size)
-            return _fetched_partition(partition, log, cached, records=records, aborted=aborted)
+            return _fetched_partition(
+                partition, log, cached, records=records, aborted=aborted, available=found.available
+            )
         if allowance <= 0 and cached.fetch_offset < end:
             self.fetch.session.hold(cached)
             self.policy.add_waiter(partition, cached)
@@ -253,6 +260,7 @@ def _fetched_partition(
     diverging: DivergingEpoch | None = None,
     read_replica: int | None = None,
     aborted: Sequence[AbortedTransaction] = (),
+    available: int = 0,
 ) -> FetchedPartition:
     return FetchedPartition(
         cached,
@@ -264,4 +272,5 @@ def _fetched_partition(
         diverging,
         read_replica,
         aborted,
+        available,
     )

@@ -79,10 +79,10 @@ class FetchShortcut(PartitionShortcut["_Entry"]):
             if not self._reads_zstd and log.config.compression_type == "zstd":
                 return False
             offset, committed = _OFFSET.unpack_from(view, position)[0], partition.commit_state
-            committed_end = committed.end_for(log, entry.isolation_level)
-            records = log.read(offset, entry.max_bytes, upper_bound=committed_end, min_one_batch=True)
+            bound = committed.end_for(log, entry.isolation_level)
+            records = log.read(offset, entry.max_bytes, upper_bound=bound, min_one_batch=True)
             size = records.size
-            if size < entry.min_bytes or not size or _has_aborted(entry, log, records, offset, committed_end):
+            if records.available < entry.min_bytes or not size or _has_aborted(entry, log, records, offset, bound):
                 return False
             data = read_small(records)
             if (granted := entry.allowance) is not None:

@@ -70,6 +70,16 @@ async def test_min_bytes_beyond_max_bytes_does_not_wait_for_more_than_may_come(c
     assert len(partition.records) > 1000
 
 
+async def test_batch_that_does_not_fit_counts_for_min_bytes(client: WireClient) -> None:
+    await create_topic(client)
+    for _ in range(2):
+        await produce(client, batch(bytes(40_000)))
+
+    for _ in range(3):  # the first request is the handler's, the others are the shortcut's
+        partition = await fetch(client, max_wait_ms=FOREVER_MS, min_bytes=70_000, max_bytes=70_000)
+        assert 40_000 < len(partition.records) < 41_000
+
+
 @pytest.mark.parametrize("fields", [{"min_bytes": 0, "max_wait_ms": FOREVER_MS}, {"max_wait_ms": 0}])
 async def test_fetch_with_enough_records_is_answered_at_once(client: WireClient, fields: dict[str, int]) -> None:
     await create_topic(client)

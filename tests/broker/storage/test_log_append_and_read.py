@@ -2,6 +2,7 @@
 
 import errno
 from pathlib import Path
+from random import Random
 
 import pytest
 import trio
@@ -89,6 +90,38 @@ def test_read_is_limited_in_bytes_and_may_cut_off_the_last_batch(log: Log) -> No
     assert (piece.position, piece.size) == (0, size + 10)
     piece = log.read(1, size * 5, upper_bound=3, min_one_batch=True)
     assert (piece.position, piece.size) == (size, size * 2)
+
+
+@pytest.mark.seeds(3)
+def test_large_read_leaves_out_the_batch_that_does_not_fit(log: Log, seed: int) -> None:
+    random = Random(seed)
+    ends = [0]
+    for _ in range(60):
+        data = batch(bytes(random.choice([100, 3_000, 20_000, 60_000])))
+        log.append(data, leader_epoch=0, now_ms=NOW_MS)
+        ends.append(ends[-1] + len(data))
+    log.commit()
+    for offset, start in enumerate(ends[:-1]):
+        limit = min(random.randrange(65_536, 150_000), ends[-1] - start - 1)
+        piece = log.read(offset, limit, upper_bound=60, min_one_batch=True)
+        whole = max(start, *(end for end in ends if end <= start + limit)) - start
+        if limit < 65_536:
+            assert (piece.position, piece.available) == (start, piece.size)
+        else:
+            assert (piece.position, piece.available) == (start, limit)
+            assert piece.size == (whole if limit - whole >= 8 * 1024 else limit)
+
+
+def test_large_read_is_cut_at_its_limit_where_the_header_of_a_batch_is_damaged(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    for _ in range(4):
+        append(log, bytes(30_000))
+    size = read_header(slice_bytes(log.read(0, 1, upper_bound=4, min_one_batch=True))).size
+    assert log.read(0, 80_000, upper_bound=4, min_one_batch=True).size == 2 * size
+    with (tmp_path / "t-0/00000000000000000000.log").open("r+b") as file:
+        file.seek(2 * size + 16)
+        file.write(b"\x09")  # the magic number
+    assert log.read(0, 80_000, upper_bound=4, min_one_batch=True).size == 80_000
 
 
 @pytest.mark.parametrize("offset", [0, 1])
