@@ -157,6 +157,13 @@ REPLICATION_EVENTS: Final = EventCatalogue(
             "replica of {topic}-{partition}: copying it to {path}",
             LINES_MAX,
         ),
+        "replica_move_assigned": EventKind(
+            Level.DEBUG,
+            "The controller knows the new directory of a replica that is being copied there. Its log moves next.",
+            {**_REPLICA, "topic": "topic", "path": "directory of the copy"},
+            "replica of {topic}-{partition}: the controller has it in the log directory of {path}",
+            LINES_MAX,
+        ),
         "replica_move_ended": EventKind(
             Level.INFO,
             "The copying of a replica to another log directory has ended without its move.",

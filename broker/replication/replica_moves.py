@@ -218,6 +218,7 @@ class ReplicaMoves:
             move.is_assigned = await self._directories.assign(move.partition, directory_id)
             if not move.is_assigned:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the controller refused the new directory")
+            move.partition.trace("replica_move_assigned", topic=move.partition.topic, path=move.future.directory)
         elif copy.current.segments.is_being_cleaned:
             await trio.sleep(_CLEANING_S)
         if self._put_in_place(move, copy):

@@ -15,6 +15,7 @@ from broker.client import (
     KafkaError,
     RaftEndpoint,
     TopicPartition,
+    TopicPartitionReplica,
 )
 from broker.wire.errors import ErrorCode
 from broker.wire.uuids import decode_uuid
@@ -51,6 +52,12 @@ async def reassign(client: Client, topic: str, partition: int, replicas: Sequenc
     """Move a partition to the brokers `replicas`; None cancels its reassignment."""
     moves = {TopicPartition(topic, partition): replicas}
     await _attempt(client, "reassign", lambda admin: admin.alter_partition_reassignments(moves))
+
+
+async def move_log_dir(client: Client, topic: str, partition: int, broker_id: int, path: str) -> None:
+    """Move a broker's replica to its log directory at `path` (KIP-113)."""
+    replicas = {TopicPartitionReplica(topic, partition, broker_id): path}
+    await _attempt(client, "move-log-dir", lambda admin: admin.alter_replica_log_dirs(replicas))
 
 
 async def configure(client: Client, topic: str, name: str, value: str) -> None:

@@ -9,7 +9,7 @@ from jepsen.simulation.shapes import SHAPES, Shape
 # Do nothing to a quorum without brokers.
 FAULTS_OF_BROKERS = (
     *("isolate-partition-leader", "elect-leaders", "reassign", "configure", "lose-log-dir", "break-log-dir"),
-    *("isolate-coordinator", "kill-coordinator", "data-bit-flip"),
+    *("isolate-coordinator", "kill-coordinator", "data-bit-flip", "move-log-dir", "break-moving-log-dir"),
 )
 # Many seeds choose no fault if only one is allowed. This one lets any fault strike within 3 seconds.
 FAULTY_SEED = 9

@@ -33,6 +33,7 @@ STEPS = (
     "storage_log_dir_loaded",
     "storage_log_renamed",
     "storage_segment_rolled",
+    *("replica_move_began", "replica_move_assigned", "replica_moved"),
     *("coordinator_loaded",) * 2,
     "coordinator_unloaded",
     *("replica_wrote",) * 2,

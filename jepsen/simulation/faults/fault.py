@@ -31,7 +31,13 @@ class Administrator(Protocol):
 
 
 class TopicAdministrator(Protocol):
-    """Moves and changes the topics that clients use, without taking data away."""
+    """Moves and changes the topics that clients use, without taking data away.
+
+    `log_directories` are the paths of the log directories of each broker.
+    """
+
+    @property
+    def log_directories(self) -> Sequence[str]: ...
 
     def leader_of_any(self, rng: Random) -> str | None:
         """The name of a random partition leader, or None if there is none."""
@@ -47,6 +53,10 @@ class TopicAdministrator(Protocol):
 
     async def reassign(self, rng: Random) -> None:
         """Reassign a partition to other brokers, or cancel its reassignment."""
+        ...
+
+    async def move_log_dir(self, rng: Random) -> None:
+        """Move a replica to another log directory of its broker, or end its move; nothing with one directory."""
         ...
 
     async def configure(self, rng: Random) -> None:

@@ -31,6 +31,7 @@ from jepsen.simulation.faults.quorum_faults import BitFlip, ChangeVoters, LoseDi
 from jepsen.simulation.faults.topic_faults import (
     Administer,
     BreakLogDir,
+    BreakMovingLogDir,
     DataBitFlip,
     IsolatePartitionLeader,
     KillCoordinator,
@@ -78,6 +79,8 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
         "lying-peer": LyingPeer(known_node, is_stranger=False),
         "lying-stranger": LyingPeer(stranger, is_stranger=True),
         "data-bit-flip": DataBitFlip(),
+        "move-log-dir": Administer(lambda topics, rng: topics.move_log_dir(rng)),
+        "break-moving-log-dir": BreakMovingLogDir(),
     }
 )
 

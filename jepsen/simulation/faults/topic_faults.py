@@ -9,6 +9,8 @@ import trio
 from jepsen.simulation.faults.fault import FaultInjection, TopicAdministrator
 from jepsen.simulation.faults.network_faults import cut, hold
 from jepsen.simulation.faults.process_faults import DOWN_SECONDS_MAX
+from jepsen.simulation.hosts import Host
+from jepsen.simulation.trace import Event
 
 BURST_MAX: Final = 6
 # The longest time for which changes are tried if no node responds.
@@ -16,6 +18,8 @@ BURST_SECONDS_MAX: Final = 8.0
 BROKEN_SECONDS_MAX: Final = 6.0
 BETWEEN_KILLS_SECONDS_MAX: Final = 2.0
 BETWEEN_FLIPS_SECONDS_MAX: Final = 2.0
+# The controller answers, and the copy replaces the log, between the second event and the third.
+_STEPS_OF_MOVES: Final = ("replica_move_began", *("replica_move_assigned",) * 2, "replica_moved")
 
 
 class Administer:
@@ -57,12 +61,44 @@ class BreakLogDir:
     async def inject(self, injection: FaultInjection) -> None:
         if injection.topics is None:
             return
-        host = injection.cluster.nodes[injection.topics.break_log_dir(injection.rng)]
-        await trio.sleep(injection.rng.uniform(0.05, BROKEN_SECONDS_MAX))
-        host.volume.broken = ()
-        await trio.sleep(injection.rng.uniform(0, BROKEN_SECONDS_MAX))
-        if injection.cluster.has_log_dir_offline(host):
-            injection.cluster.crash(host, power=False, down_seconds=0)
+        await _repair_log_dir(injection, injection.cluster.nodes[injection.topics.break_log_dir(injection.rng)])
+
+
+class BreakMovingLogDir:
+    """Replicas move between log directories, and the new or the old directory of a move fails at one of its steps."""
+
+    async def inject(self, injection: FaultInjection) -> None:
+        topics, rng, trace = injection.topics, injection.rng, injection.cluster.simulation.trace
+        if topics is None or len(topics.log_directories) == 1:
+            return
+        step, breaks_new = rng.choice(_STEPS_OF_MOVES), rng.random() < 0.7
+        broken: list[Host] = []
+
+        def listen(event: Event) -> None:
+            if event.kind == step and not broken:
+                host = injection.cluster.nodes[event.host]
+                path = str(event.fields["path"])
+                chosen = [each for each in topics.log_directories if path.startswith(f"{each}/") is breaks_new]
+                host.volume.broken = (rng.choice(chosen),)
+                broken.append(host)
+
+        trace.listeners.append(listen)
+        try:
+            await Administer(lambda topics, rng: topics.move_log_dir(rng)).inject(injection)
+            await trio.sleep(rng.uniform(0, BROKEN_SECONDS_MAX))
+        finally:
+            trace.listeners.remove(listen)
+        for host in broken:
+            await _repair_log_dir(injection, host)
+
+
+async def _repair_log_dir(injection: FaultInjection, host: Host) -> None:
+    """Repair a broken log directory after a while, and then restart the node, which would not use it again."""
+    await trio.sleep(injection.rng.uniform(0.05, BROKEN_SECONDS_MAX))
+    host.volume.broken = ()
+    await trio.sleep(injection.rng.uniform(0, BROKEN_SECONDS_MAX))
+    if injection.cluster.has_log_dir_offline(host):
+        injection.cluster.crash(host, power=False, down_seconds=0)
 
 
 class IsolatePartitionLeader:

@@ -1,11 +1,13 @@
 """Access to the data that simulated nodes replicate, for invariants and checkers."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import blake2b
 
 import attrs
+import trio
 
 from broker.node import Node
+from broker.storage.partition_directory import parse_partition_directory
 from broker.wire.api.metadata import MetadataResponseTopic
 from broker.wire.records import iter_headers
 from jepsen.simulation.hosts import Host
@@ -43,6 +45,32 @@ def replica_log(host: Host, topic: str, index: int) -> ReplicaLog | None:
             digest = blake2b(data[at : at + header.size], digest_size=8).hexdigest()
             batches.append((header.base_offset, header.next_offset, digest))
     return ReplicaLog(partition.high_watermark, tuple(batches))
+
+
+async def wait_in_place(hosts: Sequence[Host], log_directories: Sequence[str]) -> None:
+    """Wait until no replica moves between log directories, and the metadata has the right one of each replica."""
+    while not all(_is_in_place(host, log_directories) for host in hosts):
+        await trio.sleep(0.1)
+
+
+def _is_in_place(host: Host, log_directories: Sequence[str]) -> bool:
+    """Whether each partition is in one directory, where the metadata has it, and no copy is left."""
+    node = node_on(host)
+    if node is None or node.broker is None or node.loader is None:
+        return False
+    names = [name for path in log_directories for name in host.volume.directory(path).entries]
+    present = [parsed for name in names if (parsed := parse_partition_directory(name)) is not None]
+    logs = [(each.topic, each.partition) for each in present if not each.suffix]
+    if any(each.suffix == "future" for each in present) or len(set(logs)) < len(logs):
+        return False
+    by_id = node.loader.image.topics.by_id
+    for local in node.broker.partitions.local_topics:
+        topic = by_id.get(local.topic_id)
+        for index, partition in local.partitions.items():
+            image = None if topic is None else topic.partitions.get(index)
+            if image is None or image.directories[image.replicas.index(partition.local_id)] != partition.directory_id:
+                return False
+    return True
 
 
 @attrs.frozen

@@ -32,6 +32,7 @@ from jepsen.simulation.subjects.data import (
     described_partitions,
     observe_replicas,
     replica_log,
+    wait_in_place,
 )
 from jepsen.simulation.subjects.flipped_bits import FlippedBits
 from jepsen.simulation.subjects.groups import Groups, groups_of, offsets_topic
@@ -232,6 +233,7 @@ class NodesSubject:
         await self._converge(f"healed-{serial}")
         while len(self._plan.brokers) > 1 and await self._as(client, is_anything_moving, client):
             await client.back_off()
+        await wait_in_place([self.cluster.nodes[each.name] for each in self._plan.brokers], self._plan.log_directories)
         await self._flipped.wait_repaired()
         seen = await self._as(client, seen_topics, client)
         ends = {}

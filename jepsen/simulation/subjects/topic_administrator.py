@@ -8,7 +8,7 @@ from broker.coordinator.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STA
 from jepsen.simulation.invariants import Committed
 from jepsen.simulation.invariants.committed import CommittedLog
 from jepsen.simulation.subjects.flipped_bits import FlippedBits
-from jepsen.workloads.administration import configure, elect_preferred_leaders, reassign
+from jepsen.workloads.administration import configure, elect_preferred_leaders, move_log_dir, reassign
 
 _COORDINATED: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 # Configs that may be set on any topic without changing a promise.
@@ -50,7 +50,7 @@ class TopicMover:
         self.flipped = flipped
         self._committed = committed
         self._topics = topics
-        self._log_directories = log_directories
+        self.log_directories = log_directories
         self._broker_access = broker_access
         self._names = {broker_id: name for name, broker_id in committed.nodes.items()}
 
@@ -75,6 +75,13 @@ class TopicMover:
                 reassign, log.topic, index, None if rng.random() < 0.2 else self._target(log, rng)
             )
 
+    async def move_log_dir(self, rng: Random) -> None:
+        used = self._used()
+        if used and len(self.log_directories) > 1:
+            index, log = rng.choice(used)
+            broker_id = rng.choice(log.image.replicas)
+            await self._broker_access.ask(move_log_dir, log.topic, index, broker_id, rng.choice(self.log_directories))
+
     async def configure(self, rng: Random) -> None:
         name, values = rng.choice(_CONFIGS)
         await self._broker_access.ask(configure, rng.choice(self._topics), name, rng.choice(values))
@@ -83,14 +90,14 @@ class TopicMover:
         """Empty a log directory, only of a broker whose replicated partitions all have a full ISR."""
         choices = [name for broker_id, name in self._names.items() if self._is_dispensable(broker_id)]
         if choices:
-            self._broker_access.lose_logs(rng.choice(choices), rng.choice(self._log_directories))
+            self._broker_access.lose_logs(rng.choice(choices), rng.choice(self.log_directories))
 
     def flip_bit(self, rng: Random) -> None:
         self.flipped.flip(rng)
 
     def break_log_dir(self, rng: Random) -> str:
         name = rng.choice(list(self._names.values()))
-        self._broker_access.break_logs(name, rng.choice(self._log_directories))
+        self._broker_access.break_logs(name, rng.choice(self.log_directories))
         return name
 
     def _leader_of(self, logs: Sequence[CommittedLog], rng: Random) -> str | None:

@@ -222,3 +222,46 @@ async def test_future_log_of_a_deleted_topic_is_removed_at_the_start(tmp_path: P
 
     async with running_node(tmp_path, **two_directories(tmp_path)) as node:
         await until(lambda: not [each for each in (tmp_path / "two").iterdir() if each.name.startswith("gone")])
+
+
+class DiskFailingAtRename(FaultyDisk):
+    """The log directory fails in which a directory whose name ends with a suffix is to be renamed to one that ends with
+    another.
+    """
+
+    def __init__(self, old_suffix: str, new_suffix: str) -> None:
+        super().__init__()
+        self._suffixes = old_suffix, new_suffix
+
+    def rename(self, old: str, new: str) -> None:
+        if old.endswith(self._suffixes[0]) and new.endswith(self._suffixes[1]):
+            self.failing = (str(Path(new).parent),)
+        super().rename(old, new)
+
+
+@pytest.mark.parametrize(
+    ("old_suffix", "new_suffix", "left"), [("-future", "/topic-0", "one"), ("/topic-0", "-delete", "two")]
+)
+async def test_log_directory_that_fails_after_the_controllers_answer_leaves_the_replica_in_the_other(
+    tmp_path: Path, old_suffix: str, new_suffix: str, left: str
+) -> None:
+    """The controller has the replica in the new directory already, and learns of the failure."""
+    disk = DiskFailingAtRename(old_suffix, new_suffix)
+    log_dirs = ",".join(str(tmp_path / name) for name in ("zero", "one", "two"))
+    async with running_node(tmp_path, disk=disk, log_dirs=log_dirs) as node, connected(node.port) as client:
+        await create_topic(client, "other")
+        await held_move(node, client, tmp_path)
+        await set_quota(client, 1 << 30)
+        await until(lambda: bool(disk.failing))
+        await until(lambda: assigned_directory(node) == directory_id(node, tmp_path / left))
+        assert (await replicas(client))["topic", 0, False] == left
+        with trio.fail_after(10):
+            while (answer := await produce(client, batch(b"second"))).error_code != ErrorCode.NONE:
+                await trio.sleep(0.01)
+        assert answer.base_offset == 1
+        assert await read_values(client) == [b"first", b"second"]
+        assert not node.traced.of("handler_failed")
+        node.crash()
+
+    async with running_node(tmp_path, log_dirs=log_dirs) as node, connected(node.port) as client:
+        assert await read_values(client) == [b"first", b"second"]
