@@ -1,7 +1,7 @@
 """Builds batches of dead letters: headers that name a record that has failed, and perhaps a copy of it (KIP-1191)."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -9,7 +9,8 @@ import trio
 
 from broker.replication.partition import Partition
 from broker.share_partitions.in_flight import DeadLetters
-from broker.storage.segment_list import unreadable
+from broker.storage.log import LogSlice
+from broker.wire.errors import KafkaError
 from broker.wire.records import (
     HEADER_SIZE,
     BatchHeader,
@@ -42,11 +43,24 @@ class Source:
 
 @lazy_attrs.frozen
 class DeadLetterBatch:
-    """`encoded` has `count` dead letters, those of the records `letters`; without any, it is empty."""
+    """`encoded` has the dead letters of the records `letters`, which are at `offsets`; without any, it is empty."""
 
     letters: Sequence[DeadLetters]
-    count: int
+    offsets: Sequence[int]
     encoded: bytes
+
+    def letters_at(self, indexes: Iterable[int]) -> list[DeadLetters]:
+        """The letters of some records, by their indexes in the batch. Indexes that it does not have are left out."""
+        found: list[DeadLetters] = []
+        remaining = iter(self.letters)
+        letters = next(remaining, None)
+        for index in sorted({each for each in indexes if 0 <= each < len(self.offsets)}):
+            offset = self.offsets[index]
+            while letters is not None and letters.last_offset < offset:
+                letters = next(remaining, None)
+            assert letters is not None, "each record belongs to letters"
+            found.append(letters._replace(first_offset=offset, last_offset=offset))
+        return found
 
 
 @lazy_attrs.frozen
@@ -80,26 +94,44 @@ class _SourceReader:
         self._copies = copies
 
     def batch_at(self, offset: int) -> _SourceBatch:
-        """The batch with this offset, or the offsets up to the next batch. Raises KafkaError."""
+        """The batch with this offset, or the offsets up to the next batch. Raises KafkaError.
+
+        The contents of a batch that is damaged, or that the disk does not return, are not known; the log is checked.
+        """
         partition = self._source.partition
         log = partition.leader_log(self._source.leader_epoch)
         if offset < log.log_start_offset:
             return _source_batch(offset, log.log_start_offset - 1, None)  # deleted, perhaps by retention
-        found = log.read(offset, 1, upper_bound=partition.high_watermark, min_one_batch=True)
+        try:
+            # The offset is committed. The high watermark as bound would be looked up, perhaps in unreadable sectors.
+            found = log.read(offset, 1, upper_bound=log.log_end_offset, min_one_batch=True)
+        except KafkaError:
+            return self._unknown(offset, offset)
         if not found.size:
             return _source_batch(offset, offset, None)
         try:
             data = found.file.read(found.position, found.size)
-        except OSError as error:
-            raise unreadable(log.partition, error) from error
-        try:
             header = _checked_header(data, offset, partition.high_watermark, allows_gaps=log.allows_gaps)
+        except OSError:
+            return self._unknown(offset, self._last_offset(found, offset))
         except CorruptBatch:
-            partition.tasks.check_log(partition, offset)
-            return _source_batch(offset, offset, None)
+            return self._unknown(offset, offset)
         if offset < header.base_offset:
             return _source_batch(offset, header.base_offset - 1, {})  # removed by compaction
         return _source_batch(header.base_offset, header.last_offset, self._records(data, header))
+
+    def _unknown(self, offset: int, last_offset: int) -> _SourceBatch:
+        self._source.partition.tasks.check_log(self._source.partition, offset)
+        return _source_batch(offset, last_offset, None)
+
+    def _last_offset(self, found: LogSlice, offset: int) -> int:
+        """The last offset of a batch of which not all can be read: of all its offsets at once if its header can."""
+        try:
+            header = read_header(found.file.read(found.position, HEADER_SIZE))
+        except (OSError, CorruptBatch):
+            return offset
+        is_likely = header.base_offset <= offset <= header.last_offset < self._source.partition.high_watermark
+        return header.last_offset if is_likely else offset
 
     def _records(self, data: bytes, header: BatchHeader) -> dict[int, Record] | None:
         """The records of a batch; None if the batch is whole and is not copied, or cannot be decoded in bounds."""
@@ -122,7 +154,7 @@ def _checked_header(data: bytes, offset: int, high_watermark: int, *, allows_gap
     header = read_header(data)
     check_crc(data, 0, header)
     # The CRC does not cover the base offset.
-    is_gap_right = header.base_offset <= offset or (allows_gaps and header.base_offset < high_watermark)
+    is_gap_right = header.base_offset <= offset or (allows_gaps and header.base_offset <= high_watermark)
     if header.last_offset < offset or not is_gap_right:
         raise CorruptBatch(f"a batch with base offset {header.base_offset} cannot be at {offset}")
     return header
@@ -133,12 +165,13 @@ async def build_batch(
 ) -> DeadLetterBatch:
     """The dead letters of the first records of `waiting`, as many as one batch takes. They are in the order of offsets.
 
-    A dead letter has no copy of a record that was deleted, is damaged, or would exceed `max_message_bytes`. Offsets
-    without a record get no dead letter. Raises KafkaError.
+    A dead letter has no copy of a record that was deleted, is damaged or unreadable, or would exceed
+    `max_message_bytes`. Offsets without a record get no dead letter. Raises KafkaError.
     """
     reader = _SourceReader(source, max_message_bytes, copies=copies)
     read = _source_batch(-1, -1, {})
     done: list[DeadLetters] = []
+    offsets: list[int] = []
     records: list[Record] = []
     bytes_left = min(_BYTES_MAX, max_message_bytes) - HEADER_SIZE
     for letters in waiting:
@@ -153,12 +186,13 @@ async def build_batch(
                 if records and (size > bytes_left or len(records) == _RECORDS_MAX):
                     if each > letters.first_offset:
                         done.append(letters._replace(last_offset=each - 1))
-                    return DeadLetterBatch(done, len(records), _encoded(records, wall_ms))
+                    return DeadLetterBatch(done, offsets, _encoded(records, wall_ms))
+                offsets.append(each)
                 records.append(record)
                 bytes_left -= size
             offset = read.last_offset + 1
         done.append(letters)
-    return DeadLetterBatch(done, len(records), _encoded(records, wall_ms))
+    return DeadLetterBatch(done, offsets, _encoded(records, wall_ms))
 
 
 def _dead_letter(

@@ -6,6 +6,7 @@ ARCHIVED, or if the response to a write is lost. As in Kafka, records that canno
 names them.
 """
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any, Final
@@ -27,8 +28,10 @@ RETRY_S: Final = 60.0
 _BACKOFF_S: Final = 0.1
 _BACKOFF_S_MAX: Final = 1.0
 _JITTER: Final = 0.2
-# Batches that are built or written at once, by all share-partitions of a broker: some MiB of memory.
-_BATCHES_MAX: Final = 8
+# Batches that are built or written at once by all share-partitions of a broker: some tens of MiB of memory. Those to
+# one leader have a bound of their own: if it hangs, they wait for PRODUCE_TIMEOUT_MS, and batches to others go on.
+_BATCHES_MAX: Final = 32
+_BATCHES_PER_LEADER: Final = 4
 # Kafka's. It is longer than a leader waits for a follower that hangs (`replica.lag.time.max.ms`).
 PRODUCE_TIMEOUT_MS: Final = 30_000
 _ALL_REPLICAS: Final = -1
@@ -43,6 +46,14 @@ class DeadLetterCounts:
     records: int = 0
     requests: int = 0
     failed_requests: int = 0
+
+
+class RecordsRefused(KafkaError):
+    """A batch was not written because of some of its records, by their indexes; because of all if none are named."""
+
+    def __init__(self, code: ErrorCode, message: str, indexes: Sequence[int]) -> None:
+        super().__init__(code, message)
+        self.indexes = indexes
 
 
 @lazy_attrs.frozen
@@ -77,6 +88,7 @@ class DeadLetterWriter:
         self._send = send
         self._rng = rng
         self._slots = trio.CapacityLimiter(_BATCHES_MAX)
+        self._slots_of_leaders: dict[int, trio.CapacityLimiter] = {}
         self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
@@ -99,20 +111,37 @@ class DeadLetterWriter:
 
     async def write(self, source: Source, waiting: Sequence[DeadLetters]) -> Outcome:
         """Writes dead letters of the first records of `waiting`."""
+        name = self.settings(source.group_id).dead_letter_topic
+        try:
+            leader = self.topics.find(name, source.partition).leader
+        except KafkaError as error:
+            return Outcome(waiting, 0, error)
+        # A batch that waits for a leader that hangs has none of the slots of all.
+        async with self._slots_of(leader), self._slots:
+            return await self._write(source, waiting)
+
+    def _slots_of(self, leader: int) -> trio.CapacityLimiter:
+        slots = self._slots_of_leaders.get(leader)
+        if slots is None:
+            slots = self._slots_of_leaders[leader] = trio.CapacityLimiter(_BATCHES_PER_LEADER)
+        return slots
+
+    async def _write(self, source: Source, waiting: Sequence[DeadLetters]) -> Outcome:
         settings = self.settings(source.group_id)
-        async with self._slots:
-            try:
-                destination = self.topics.find(settings.dead_letter_topic, source.partition.index)
-                max_message_bytes, copies = destination.max_message_bytes, settings.copies_dead_letters
-                batch = await build_batch(source, waiting, max_message_bytes, copies=copies, wall_ms=self.wall_ms())
-            except KafkaError as error:
-                return Outcome(waiting, 0, error)
-            try:
-                if batch.count:
-                    await self._produce(destination, batch.encoded, self.counts_of(source.group_id))
-            except KafkaError as error:
-                return Outcome(batch.letters, 0, error)
-        return Outcome(batch.letters, batch.count)
+        try:
+            destination = self.topics.find(settings.dead_letter_topic, source.partition)
+            max_message_bytes, copies = destination.max_message_bytes, settings.copies_dead_letters
+            batch = await build_batch(source, waiting, max_message_bytes, copies=copies, wall_ms=self.wall_ms())
+        except KafkaError as error:
+            return Outcome(waiting, 0, error)
+        try:
+            if batch.offsets:
+                await self._produce(destination, batch.encoded, self.counts_of(source.group_id))
+        except RecordsRefused as error:
+            return Outcome(batch.letters_at(error.indexes) or batch.letters, 0, error)
+        except KafkaError as error:
+            return Outcome(batch.letters, 0, error)
+        return Outcome(batch.letters, len(batch.offsets))
 
     async def _produce(self, destination: Destination, encoded: bytes, counts: DeadLetterCounts) -> None:
         """Has the leader of the destination append a batch. Raises KafkaError."""
@@ -126,8 +155,10 @@ class DeadLetterWriter:
         answers = [each for topic in response.responses for each in topic.partition_responses]
         if len(answers) != 1:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {destination.leader} has not answered")
-        if answers[0].error_code:
-            raise KafkaError(ErrorCode.of(answers[0].error_code), answers[0].error_message or "")
+        answer = answers[0]
+        if answer.error_code:
+            indexes = [each.batch_index for each in answer.record_errors]
+            raise RecordsRefused(ErrorCode.of(answer.error_code), answer.error_message or "", indexes)
 
     async def create_topic(self, source: Source) -> KafkaError | None:
         """Creates the dead-letter topic of a group. Returns the error of the controller, if there is one."""
@@ -217,20 +248,27 @@ class DeadLetterQueue:
                 self._finish(outcome.letters)
             else:
                 attempts += 1
-                await self._failed(self._waiting[: len(outcome.letters)], outcome.error, attempts)
+                await self._failed(outcome.letters, outcome.error, attempts)
         self._has_task = False
 
-    def _finish(self, copied: Sequence[DeadLetters]) -> None:
-        """Archive the first of the waiting records. The last range may be copied in part."""
-        rest = self._waiting[len(copied) - 1]
-        done = len(copied)
-        if copied[-1].last_offset < rest.letters.last_offset:
-            rest.letters = rest.letters._replace(first_offset=copied[-1].last_offset + 1)
-            done -= 1
-        del self._waiting[:done]
-        self._archive(copied)
+    def _finish(self, letters: Sequence[DeadLetters]) -> None:
+        """Archive some of the waiting records, which may be parts of their ranges."""
+        finished = deque(letters)
+        rest: list[_Waiting] = []
+        for each in sorted(self._waiting, key=lambda each: each.letters.first_offset):
+            first, last = each.letters.first_offset, each.letters.last_offset
+            while finished and finished[0].last_offset <= last:
+                done = finished.popleft()
+                if done.first_offset > first:
+                    part = each.letters._replace(first_offset=first, last_offset=done.first_offset - 1)
+                    rest.append(_Waiting(part, each.since))
+                first = done.last_offset + 1
+            if first <= last:
+                rest.append(_Waiting(each.letters._replace(first_offset=first), each.since))
+        self._waiting = rest
+        self._archive(letters)
 
-    async def _failed(self, affected: Sequence[_Waiting], error: KafkaError, attempts: int) -> None:
+    async def _failed(self, affected: Sequence[DeadLetters], error: KafkaError, attempts: int) -> None:
         """Give records up, or pause before the next attempt."""
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             error = await self._writer.create_topic(self._source) or error
@@ -238,15 +276,17 @@ class DeadLetterQueue:
             self._give_up(affected, error)
             return
         oldest = trio.current_time() - RETRY_S
-        self._give_up([each for each in affected if max(each.since, self._progress_at) <= oldest], error)
+        overdue = [
+            each.letters
+            for each in self._waiting
+            if each.letters.first_offset <= affected[-1].last_offset and max(each.since, self._progress_at) <= oldest
+        ]
+        self._give_up(overdue, error)
         await trio.sleep(self._writer.backoff_s(attempts))
 
-    def _give_up(self, waiting: Sequence[_Waiting], error: KafkaError) -> None:
+    def _give_up(self, letters: Sequence[DeadLetters], error: KafkaError) -> None:
         """Archive records without a copy, and report them."""
-        if not waiting or self._is_closed:
+        if not letters or self._is_closed:
             return
-        letters = [each.letters for each in waiting]
-        given_up = set(map(id, waiting))
-        self._waiting = [each for each in self._waiting if id(each) not in given_up]
         self._writer.report_lost(self._source, letters, error)
-        self._archive(letters)
+        self._finish(letters)

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from broker.config.effective import EffectiveConfig
+from broker.replication.partition import Partition
 from broker.wire.api.create_topics import CreatableTopic, CreatableTopicConfig
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft import lazy_attrs
@@ -39,12 +40,13 @@ class DeadLetterTopics:
         self._effective = effective
         self._create_topic = create_topic
 
-    def find(self, name: str, source_partition: int) -> Destination:
-        """The destination of dead letters of a partition with the number `source_partition`.
+    def find(self, name: str, source: Partition) -> Destination:
+        """The destination of dead letters of records of a partition.
 
         A producer that may not write to a topic could otherwise have this broker do it. So the name needs a prefix, and
-        the topic a config of its own. Raises KafkaError: INVALID_CONFIG if the topic may not get dead letters,
-        UNKNOWN_TOPIC_OR_PARTITION if it has to be created first, LEADER_NOT_AVAILABLE.
+        the topic a config of its own. A dead letter of a record of the same topic would be delivered to the group and
+        fail as the record did, again and again. Raises KafkaError: INVALID_CONFIG if the topic may not get dead
+        letters, UNKNOWN_TOPIC_OR_PARTITION if it has to be created first, LEADER_NOT_AVAILABLE.
         """
         config, image = self._effective.config, self._image()
         prefix = config.errors_deadletterqueue_topic_name_prefix
@@ -53,6 +55,8 @@ class DeadLetterTopics:
             raise _refused("the group has no dead-letter topic, or share.version is below 2")
         if name.startswith(_INTERNAL):
             raise _refused(f"the name of a dead-letter topic cannot begin with {_INTERNAL}")
+        if name == source.topic:
+            raise _refused("the records are in the dead-letter topic of the group already")
         topic_config = None if topic is None else self._effective.topic(name, image.configs.topic(name))
         if topic_config is not None and not topic_config.takes_dead_letters:
             raise _refused(f"{TopicConfigs.errors_deadletterqueue_group_enable.name} of the topic is not true")
@@ -62,7 +66,7 @@ class DeadLetterTopics:
             if not config.errors_deadletterqueue_auto_create_topics_enable:
                 raise _refused("the topic does not exist, and dead-letter topics are not created automatically")
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist yet")
-        index = source_partition % len(topic.partitions)
+        index = source.index % len(topic.partitions)
         leader = topic.partitions[index].leader
         if leader == _NO_LEADER:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {index} has no leader")

@@ -165,7 +165,7 @@ class LedSharePartition:
     def _fail(self, error: KafkaError) -> None:
         """Stop after an error of the share coordinator. Those that other brokers or clients cause are no failures."""
         if error.code not in EXPECTED:
-            self.trace("share_partition_failed", error=f"{error.code.name}: {error}")
+            self.trace("share_partition_failed", error=str(error))
         self._context.drop(self, client_error(error))
 
     def close(self, error: KafkaError) -> None:

@@ -10,9 +10,10 @@ import pytest
 import trio
 
 from broker.share_partitions import dead_letter_batch
-from broker.share_partitions.dead_letter_batch import Source, build_batch
+from broker.share_partitions.dead_letter_batch import DeadLetterBatch, Source, build_batch
 from broker.share_partitions.in_flight import DeadLetterCause, DeadLetters
 from broker.wire.records import iter_records, read_header
+from tests.support.bad_sectors import BadDisk
 from tests.support.partition_harness import LOCAL, Harness
 
 RECORDS = 10_000
@@ -51,7 +52,7 @@ async def count_lines(source: Source, letters: Sequence[DeadLetters]) -> int:
         built = await build_batch(source, letters, COPIES_BYTES_MAX, copies=True, wall_ms=1)
     finally:
         sys.settrace(before)
-    assert built.count == LETTERS
+    assert len(built.offsets) == LETTERS
     assert list(built.letters) == list(letters)
     return count
 
@@ -101,3 +102,41 @@ async def test_damaged_records_are_named_without_a_copy_and_reported(
     assert [dict(each.headers)["__dlq.errors.offset"] for each in found] == [b"0", b"1", b"2", b"3"]
     assert [each.value for each in found] == [b"value" if copies else None] * 2 + [None] * 2
     assert harness.checked[0] == 2
+
+
+@pytest.mark.parametrize("bad", ["header", "records"])
+@pytest.mark.parametrize("copies", [True, False])
+async def test_records_of_a_batch_that_the_disk_does_not_return_are_named_without_a_copy(
+    tmp_path: Path, bad: str, copies: bool
+) -> None:
+    """All records that waited were given up after 60 seconds. Apache Kafka names those that it cannot read."""
+    disk = BadDisk()
+    harness = Harness(tmp_path, disk=disk)
+    harness.become(replicas=(LOCAL,), isr=(LOCAL,))
+    log = harness.partition.log
+    assert log is not None
+    harness.append(500)
+    begin = log.size_bytes
+    harness.append(500)
+    end = log.size_bytes
+    harness.append(500)
+    disk.bad[log.segments.active.path] = range(begin, begin + 1) if bad == "header" else range(end - 1, end)
+    letters = [DeadLetters(498, 501, 1, DeadLetterCause.REJECTED), DeadLetters(999, 1001, 1, DeadLetterCause.REJECTED)]
+    built = await build_batch(
+        Source("group", harness.partition, 0), letters, COPIES_BYTES_MAX, copies=copies, wall_ms=1
+    )
+    assert list(built.offsets) == [498, 499, 500, 501, 999, 1000, 1001]
+    found = list(iter_records(built.encoded, 0, read_header(built.encoded)))
+    expected = b"value" if copies else None
+    assert [each.value for each in found] == [expected, expected, None, None, None, expected, expected]
+    assert harness.checked[0] == 500
+
+
+def test_refused_records_are_found_by_their_indexes_in_the_batch() -> None:
+    rejected = DeadLetters(4, 9, 1, DeadLetterCause.REJECTED)
+    too_often = DeadLetters(20, 21, 2, DeadLetterCause.DELIVERED_TOO_OFTEN)
+    built = DeadLetterBatch([rejected, too_often], [4, 6, 9, 20, 21], b"")
+    assert built.letters_at([3, 1, 1, -1, 5]) == [
+        rejected._replace(first_offset=6, last_offset=6),
+        too_often._replace(first_offset=20, last_offset=20),
+    ]

@@ -1,16 +1,18 @@
-"""The driver of a share-partition: when it looks at the locks (KIP-932)."""
+"""The driver of a share-partition: when it looks at the locks, and what it reports (KIP-932)."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.coordinator.runtime.completion import Completion, completed
+from broker.coordinator.runtime.completion import Completion, completed, failed
 from broker.coordinator.share.share_state import SharePartitionKey
 from broker.net.deadlines import Deadline, Deadlines
 from broker.share_partitions.acquisition import Acquisition, FetchedBatch
 from broker.share_partitions.led_partition import LeaderContext, LedSharePartition
 from broker.share_partitions.settings import DeliverySettings
 from broker.share_partitions.share_partition import SharePartition
+from broker.wire.errors import ErrorCode, KafkaError
+from tests.support.running_node import Traced
 
 # The time at which the records are acquired.
 NOW_MS = 1100.1
@@ -25,16 +27,18 @@ class RecordedDeadlines(Deadlines):
 
 
 class Store:
-    """A share coordinator that stores everything at once."""
+    """A share coordinator that stores everything at once, and knows no state."""
 
     def write(self, *_: Any) -> Completion[None]:
         return completed(None)
 
+    def read(self, *_: Any) -> Completion[Any]:
+        return failed(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "no state"))
 
-def test_lock_expires_at_its_deadline_though_the_clock_is_a_rounding_error_before_it() -> None:
-    deadlines, settings = RecordedDeadlines(), DeliverySettings(record_lock_duration_ms=1000)
-    expiry_ms = NOW_MS + 1000
-    now_ms = expiry_ms - 1e-9
+
+def led_partition(
+    deadlines: Deadlines, settings: DeliverySettings, now_ms: float = 0.0, traced: Traced | None = None
+) -> LedSharePartition:
     context = LeaderContext(
         cast("Any", Store()),
         deadlines,
@@ -42,12 +46,25 @@ def test_lock_expires_at_its_deadline_though_the_clock_is_a_rounding_error_befor
         lambda: now_ms,
         lambda: 0,
         lambda *_: None,
-        lambda *_, **__: None,
+        traced or Traced(),
         cast("Any", None),
     )
-    led = LedSharePartition(
-        SharePartitionKey("group", b"topic", 0), cast("Any", SimpleNamespace(leader_epoch=0)), context
-    )
+    partition = SimpleNamespace(leader_epoch=0, topic="topic", index=0)
+    return LedSharePartition(SharePartitionKey("group", b"topic", 0), cast("Any", partition), context)
+
+
+def test_failure_of_the_share_coordinator_is_reported_with_its_code_once() -> None:
+    traced = Traced()
+    led_partition(Deadlines(), DeliverySettings(), traced=traced).load(lambda steps: None)
+    (event,) = traced.of("share_partition_failed")
+    assert event["error"] == "UNKNOWN_SERVER_ERROR: no state"
+
+
+def test_lock_expires_at_its_deadline_though_the_clock_is_a_rounding_error_before_it() -> None:
+    deadlines, settings = RecordedDeadlines(), DeliverySettings(record_lock_duration_ms=1000)
+    expiry_ms = NOW_MS + 1000
+    now_ms = expiry_ms - 1e-9
+    led = led_partition(deadlines, settings, now_ms)
     led.state = SharePartition(settings, 0, 0)
     led.state.acquire([FetchedBatch(0, 9)], 0, Acquisition("anna", 500), NOW_MS)
     led._schedule_expiry()
