@@ -1,6 +1,11 @@
 """Prints errors that the operator can resolve. Any other error is a bug and shows its traceback."""
 
+from typing import Final
+
 from broker.cli.printing import print_error
+
+# The exit code after Ctrl-C, as shells number it.
+INTERRUPTED: Final = 130
 
 
 def print_errors(group: BaseExceptionGroup[Exception]) -> None:

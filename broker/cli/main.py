@@ -4,13 +4,10 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
 
+from broker.cli.errors import INTERRUPTED
 from broker.cli.printing import print_exception
 from broker.cli.start_arguments import read_start_arguments
-
-# Ctrl-C, as shells number it.
-INTERRUPTED: Final = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,18 +2,47 @@
 
 import os
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from broker.cli.errors import UnreadableFile
 from broker.config import KafkaConfig, read_config
 
 
+class HostBroker(NamedTuple):
+    """A broker of this host: the overrides of the file that make it, and the resulting configuration."""
+
+    overrides: tuple[str, ...]
+    config: KafkaConfig
+
+
 def read_node_config(path: str | None, overrides: Sequence[str]) -> KafkaConfig:
     """The configuration in the file at `path`, or that of a development node. Raises InvalidConfig, UnreadableFile.
 
-    Its directories are absolute: they must not depend on the working directory of the process, which may change, and
-    which differs for other processes that get their paths.
+    With `kraft.brokers`, it is that of the host's first broker. Its directories are absolute: they must not depend on
+    the working directory of the process, which may change, and which differs for other processes that get their paths.
+    """
+    return read_host_brokers(path, overrides)[0].config
+
+
+def read_host_brokers(path: str | None, overrides: Sequence[str]) -> list[HostBroker]:
+    """The brokers that the file at `path` asks for with `kraft.brokers`: one without that config.
+
+    Raises InvalidConfig, UnreadableFile.
     """
     properties = None if path is None else read_file(path)
+    config = _read_file_config(properties, overrides)
+    if config.kraft_brokers == 1:
+        return [HostBroker(tuple(overrides), config)]
+    from broker.config.host_brokers import broker_overrides, check_ports
+
+    own = [(*overrides, *(f"{key}={value}" for key, value in changed.items())) for changed in broker_overrides(config)]
+    brokers = [HostBroker(each, read_config(properties, each)) for each in own]
+    check_ports([broker.config for broker in brokers], config.endpoints.http)
+    return brokers
+
+
+def _read_file_config(properties: bytes | None, overrides: Sequence[str]) -> KafkaConfig:
+    """The configuration of the file itself, with absolute directories."""
     config = read_config(properties, overrides)
     absolute = ",".join(map(os.path.abspath, config.log_directories))
     overrides = [*overrides, f"log.dirs={absolute}"]

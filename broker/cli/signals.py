@@ -1,5 +1,7 @@
-"""Handles the signals that ask a command to end."""
+"""Handles the signals, and the end of standard input, that ask a command to end."""
 
+import contextlib
+import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
@@ -23,3 +25,12 @@ async def handle_signals(
             stop()
         elif trio.current_time() - first > _SAME_SECONDS:
             stop_at_once()
+
+
+async def call_at_eof(stop: Callable[[], None]) -> None:
+    """Calls `stop` when standard input ends, as it does with the parent process."""
+    async with trio.lowlevel.FdStream(sys.stdin.fileno()) as stdin:
+        with contextlib.suppress(trio.BrokenResourceError):
+            async for _ in stdin:
+                pass
+    stop()

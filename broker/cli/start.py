@@ -2,14 +2,12 @@
 
 Without a file, the command starts a combined controller and broker for development, on ports 9092 and 9093 of this
 machine, with its data in ./data. An empty data directory is formatted. SIGTERM and Ctrl-C stop the node cleanly; a
-second one stops it at once.
+second one stops it at once. With `kraft.brokers`, it starts several (`broker.cli.host_brokers`).
 """
 
-import contextlib
 import gc
 import signal
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, cast
 
@@ -18,10 +16,10 @@ import trio
 from broker.cli.errors import UnreadableFile, print_errors
 from broker.cli.event_printer import EventPrinter, LogFormat
 from broker.cli.loop_watch import LoopWatch
-from broker.cli.node_config import read_node_config
+from broker.cli.node_config import read_host_brokers
 from broker.cli.printing import print_error, print_line
-from broker.cli.signals import handle_signals
-from broker.cli.start_arguments import StartArguments
+from broker.cli.signals import call_at_eof, handle_signals
+from broker.cli.start_arguments import StartArguments, read_start_arguments
 from broker.config import KafkaConfig
 from broker.controller_client.lifecycle_protocol import RegistrationFailed
 from broker.coordinator.internal_topics import (
@@ -78,10 +76,15 @@ def run_node(arguments: StartArguments) -> int:
     exit_code = 0
     try:
         try:
-            config = read_node_config(arguments.properties, arguments.overrides)
+            brokers = read_host_brokers(arguments.properties, arguments.settings)
         except UnreadableFile as error:
             print_error(f"kraft: {error}")
             return _USAGE
+        if len(brokers) > 1:
+            from broker.cli.host_brokers import run_brokers
+
+            return run_brokers(brokers, arguments, _run_fork)
+        config = brokers[0].config
         # Not part of `Node`: an application that embeds a node sets the limits of its process itself.
         raise_descriptor_limit()
         enlarge_descriptor_table(_TABLE_DESCRIPTORS)
@@ -95,6 +98,13 @@ def run_node(arguments: StartArguments) -> int:
         print_errors(group)
         exit_code = 1
     return exit_code
+
+
+def _run_fork(arguments: Sequence[str]) -> int:
+    """Run a node in a fork of a supervisor. `arguments` are those of `kraft`."""
+    started = read_start_arguments(arguments[1:])
+    assert started is not None, "the supervisor has made the arguments"
+    return run_node(started)
 
 
 def _warn(config: KafkaConfig, trace: Tracer) -> None:
@@ -146,7 +156,7 @@ async def _serve(node: Node, config: KafkaConfig, printer: EventPrinter, stop_at
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             nursery.start_soon(handle_signals, signals, node.stop, nursery.cancel_scope.cancel)
             if stop_at_eof:
-                nursery.start_soon(_stop_at_eof, node)
+                nursery.start_soon(call_at_eof, node.stop)
             await node.run(task_status=_Serving(node, config, partial(nursery.start_soon, _import_handlers, config)))
             nursery.cancel_scope.cancel()
 
@@ -181,14 +191,6 @@ async def _import_handlers(config: KafkaConfig) -> None:
         await trio.sleep(_BETWEEN_IMPORTS_S)
         _ = entry.handler
     gc.freeze()
-
-
-async def _stop_at_eof(node: Node) -> None:
-    async with trio.lowlevel.FdStream(sys.stdin.fileno()) as stdin:
-        with contextlib.suppress(trio.BrokenResourceError):
-            async for _ in stdin:
-                pass
-    node.stop()
 
 
 def _tune_garbage_collection() -> None:

@@ -15,7 +15,8 @@ LOG_FORMATS: Final = ("text", "json")
 class StartArguments(NamedTuple):
     """`properties` is the path of a server.properties file, `overrides` are `key=value` texts.
 
-    `log_level` is one of LOG_LEVELS, `log_format` one of LOG_FORMATS.
+    `brokers` is the value of `--brokers`, which stands for a last override of `kraft.brokers`. `log_level` is one of
+    LOG_LEVELS, `log_format` one of LOG_FORMATS.
     """
 
     properties: str | None = None
@@ -23,6 +24,12 @@ class StartArguments(NamedTuple):
     stop_at_eof: bool = False
     log_level: str = "info"
     log_format: str = "text"
+    brokers: str | None = None
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """All overrides."""
+        return self.overrides if self.brokers is None else (*self.overrides, f"kraft.brokers={self.brokers}")
 
 
 _VALUES: Final = {"--log-level": LOG_LEVELS, "--log-format": LOG_FORMATS}
@@ -31,18 +38,21 @@ _VALUES: Final = {"--log-level": LOG_LEVELS, "--log-format": LOG_FORMATS}
 def read_start_arguments(argv: Sequence[str]) -> StartArguments | None:
     """Parse the arguments after `start`. Returns None if they need the grammar."""
     properties: str | None = None
+    brokers: str | None = None
     overrides: list[str] = []
     chosen = {"--log-level": "info", "--log-format": "text"}
     stop_at_eof = False
     remaining = iter(argv)
     for argument in remaining:
         option, has_value, value = argument.partition("=")
-        if option == "--override" or option in _VALUES:
+        if option in ("--override", "--brokers") or option in _VALUES:
             given = value if has_value else next(remaining, None)
             if given is None or given not in _VALUES.get(option, (given,)):
                 return None
             if option == "--override":
                 overrides.append(given)
+            elif option == "--brokers":
+                brokers = given
             else:
                 chosen[option] = given
         elif argument == "--stop-at-eof":
@@ -51,4 +61,6 @@ def read_start_arguments(argv: Sequence[str]) -> StartArguments | None:
             return None
         else:
             properties = argument
-    return StartArguments(properties, tuple(overrides), stop_at_eof, chosen["--log-level"], chosen["--log-format"])
+    return StartArguments(
+        properties, tuple(overrides), stop_at_eof, chosen["--log-level"], chosen["--log-format"], brokers
+    )

@@ -326,6 +326,16 @@ PROCESS_EVENTS: Final = EventCatalogue(
             "{cause}",
             LINES_MAX,
         ),
+        "broker_process_ended": EventKind(
+            Level.WARNING,
+            "The process of a broker of this host has ended. The supervisor starts it again.",
+            {
+                "broker": "id of the broker",
+                "end": "exit code, or the signal that ended it",
+                "delay_s": "the seconds after which it is started again",
+            },
+            "broker {broker} has ended with {end}, and is started again in {delay_s} s",
+        ),
         "config_warning": EventKind(
             Level.WARNING,
             "A key in the configuration of this node does not have the effect that its author may expect.",

@@ -3,6 +3,7 @@
 import os
 import resource
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,20 @@ def process_exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def child_processes(pid: int) -> list[int]:
+    """The ids of a process's children, also of those that have ended and that it has not waited for."""
+    if not HAS_PROC:
+        lines = subprocess.run(["ps", "-A", "-o", "ppid=,pid="], capture_output=True, text=True, check=True).stdout
+        pairs = [tuple(map(int, line.split())) for line in lines.splitlines()]
+        return [child for parent, child in pairs if parent == pid]
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for children in tasks for child in children.read_text().split()]
+
+
+def command_of(pid: int) -> str:
+    """The command line of a process, with a line end."""
+    return subprocess.run(
+        ["ps", "-ww", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=True
+    ).stdout

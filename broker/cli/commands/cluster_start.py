@@ -33,9 +33,10 @@ from broker.cli.local_cluster import (
     open_cluster,
 )
 from broker.cli.local_security import LocalSecurity, MissingCryptography, read_client_files
+from broker.cli.main import main
 from broker.cli.printing import print_error, print_line, print_text
 from broker.cli.start_arguments import LOG_FORMATS, LOG_LEVELS
-from broker.cli.supervisor import Supervisor, Task, describe_end
+from broker.cli.supervisor import Supervisor, Task, TaskEnd, describe_end
 from broker.node.formatting import FormattingRefused
 from kraft.env import real_env
 from metadata.configuration import InvalidConfig
@@ -123,13 +124,13 @@ def _run(
                 print_error(f"kraft: the process that makes the cluster has ended with {describe_end(code)}")
             return Exit.FAILED
         local_nodes = find()
-    addresses = ",".join(node.address for node in local_nodes)
     supervisor = Supervisor(
         [_task(node, options) for node in local_nodes],
-        partial(print_line, flush=True),
-        partial(_report_serving, addresses, directory, local_nodes[0].security, is_new),
+        _print_line,
+        partial(_report_serving, local_nodes, directory, is_new),
+        _report_end,
     )
-    supervisor.fork()
+    supervisor.fork(main)
     trio.run(supervisor.run, restrict_keyboard_interrupt_to_checkpoints=True)
     return Exit.FAILED if supervisor.failed else Exit.OK
 
@@ -153,16 +154,27 @@ def _import_node() -> None:
     gc.enable()
 
 
-def _report_serving(addresses: str, directory: str, security: LocalSecurity, is_new: bool) -> None:
+def _report_serving(nodes: Sequence[LocalNode], directory: str, is_new: bool) -> None:
     """Print where clients connect, and with which configuration. Its passwords are printed once, by the first start."""
+    addresses = ",".join(node.address for node in nodes)
     print_line(f"kraft: all nodes serve clients, at {addresses}; data in {directory}", flush=True)
-    if security is LocalSecurity.PLAINTEXT:
+    if nodes[0].security is LocalSecurity.PLAINTEXT:
         return
     for path, content in read_client_files(directory):
         if is_new:
             print_line(f"kraft: {path}")
             print_text(content)
     print_line(f"kraft: configurations of clients, with keys and passwords: {directory}/security", flush=True)
+
+
+def _print_line(name: str, line: str) -> None:
+    print_line(f"{name} | {line}", flush=True)
+
+
+def _report_end(end: TaskEnd) -> None:
+    """Print that a node has ended. It stays down, so that the developer notices."""
+    start = f"to start it again: kraft {' '.join(end.task.arguments)}"
+    print_line(f"kraft: {end.task.name} has ended with {describe_end(end.code)}; {start}", flush=True)
 
 
 def _task(node: LocalNode, options: Sequence[str]) -> Task:

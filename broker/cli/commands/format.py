@@ -9,7 +9,8 @@ import trio
 from broker.cli.errors import print_errors
 from broker.cli.grammar import Command, Exit, Invocation
 from broker.cli.grammar.units import is_digits
-from broker.cli.node_config import read_file, read_node_config
+from broker.cli.host_formatting import refuse_single_node
+from broker.cli.node_config import read_file, read_host_brokers
 from broker.cli.printing import print_line
 from broker.config import KafkaConfig
 from broker.node.formatting import (
@@ -95,7 +96,7 @@ def format_(
     users: Sequence[str],
     **quorum: object,
 ) -> None:
-    """Format the log directories of a node.
+    """Format the log directories of a node, or of all brokers of kraft.brokers.
 
     Directories that are formatted can be started by `kraft start`. Options, messages and files are those of Kafka's
     storage tool.
@@ -104,10 +105,12 @@ def format_(
     chosen.check()
     env = real_env(lambda kind, /, **fields: None)
     try:
-        config = read_node_config(path, overrides)
+        configs = [broker.config for broker in read_host_brokers(path, overrides)]
+        if len(configs) > 1:
+            refuse_single_node(env, configs)
         levels = _features(release_version, features)
-        formatting = Formatting(cluster_id, _voters(env, config, chosen), levels, _users(env, users, levels))
-        trio.run(_format, env, config, formatting, ignore_formatted)
+        formatting = Formatting(cluster_id, _voters(env, configs[0], chosen), levels, _users(env, users, levels))
+        trio.run(_format, env, configs, formatting, ignore_formatted)
     except* _REFUSALS as group:
         print_errors(group)
         invocation.exit_code = Exit.FAILED
@@ -184,5 +187,6 @@ def _feature(setting: str) -> tuple[str, int]:
     return name, level
 
 
-async def _format(env: Env, config: KafkaConfig, formatting: Formatting, ignore_formatted: bool) -> None:
-    await format_directories(env, config, formatting, ignore_formatted=ignore_formatted, report=print_line)
+async def _format(env: Env, configs: Sequence[KafkaConfig], formatting: Formatting, ignore_formatted: bool) -> None:
+    for config in configs:
+        await format_directories(env, config, formatting, ignore_formatted=ignore_formatted, report=print_line)

@@ -12,7 +12,7 @@ import trio
 from broker.cli.errors import UnreadableFile
 from broker.cli.kafka_tools.argument_parser import ToolParser
 from broker.cli.kafka_tools.options import integer
-from broker.cli.node_config import read_node_config
+from broker.cli.node_config import read_host_brokers
 from broker.cli.printing import print_line
 from broker.cli.start_arguments import read_start_arguments
 from broker.config import KafkaConfig
@@ -20,18 +20,21 @@ from metadata.configuration import InvalidConfig
 
 _PROCESSES: Final = Path("/proc")
 _MODULE: Final = "broker.cli"
+# The parent's id among the fields of /proc/<pid>/stat after the name of the program.
+_PARENT: Final = 1
 
 
 @attrs.frozen
 class _Process:
-    """A process that runs a node. `arguments` are those after `start`; `directory` is None if it cannot be told."""
+    """A process of `kraft start`. `arguments` are those after `start`; `directory` is None if it cannot be told."""
 
     process_id: int
+    parent_id: int
     arguments: Sequence[str]
     directory: str | None
 
     def config(self) -> KafkaConfig | None:
-        """The node's configuration; None if it cannot be read from here."""
+        """The node's configuration; None if it cannot be read from here, or if this is a supervisor of several."""
         started = read_start_arguments(self.arguments)
         if started is None:
             return None
@@ -41,9 +44,10 @@ class _Process:
                 return None
             path = os.path.join(self.directory, path)
         try:
-            return read_node_config(path, started.overrides)
+            brokers = read_host_brokers(path, started.settings)
         except (OSError, InvalidConfig, UnreadableFile):
             return None
+        return brokers[0].config if len(brokers) == 1 else None
 
 
 async def run(arguments: Sequence[str]) -> int:
@@ -61,7 +65,12 @@ async def run(arguments: Sequence[str]) -> int:
     if not running:
         print_line("No kafka server to stop")
         return 1
-    stopped = [each for each in running if _is_meant(each, options.node_id, options.process_role)]
+    if options.node_id is None and not options.process_role:
+        # A supervisor stops its brokers itself, in order.
+        ids = {each.process_id for each in running}
+        stopped = [each for each in running if each.parent_id not in ids]
+    else:
+        stopped = [each for each in running if _is_meant(each, options.node_id, options.process_role)]
     name = os.environ.get("SIGNAL") or "TERM"
     for process in stopped:
         os.kill(process.process_id, signal.Signals[f"SIG{name.removeprefix('SIG')}"])
@@ -74,30 +83,31 @@ async def _nodes() -> AsyncIterator[_Process]:
         found = _of_files()
     except FileNotFoundError:
         found = await _of_ps()
-    for process_id, words in found:
+    for process_id, parent_id, words in found:
         at = next((index for index, word in enumerate(words) if _is_command(words, index, word)), None)
         if at is not None and words[at + 1 : at + 2] == ["start"]:
-            yield _Process(process_id, words[at + 2 :], await _directory(process_id))
+            yield _Process(process_id, parent_id, words[at + 2 :], await _directory(process_id))
 
 
-def _of_files() -> list[tuple[int, list[str]]]:
-    """Processes with their command lines, as Linux tells them. Raises FileNotFoundError on other systems."""
+def _of_files() -> list[tuple[int, int, list[str]]]:
+    """Processes with their parents and command lines, as Linux tells them. Raises FileNotFoundError elsewhere."""
     found = []
     for name in sorted(os.listdir(_PROCESSES)):
         if not (name.isascii() and name.isdecimal()):
             continue
         try:
             words = (_PROCESSES / name / "cmdline").read_bytes().decode("utf-8", "surrogateescape").split("\0")[:-1]
+            parent_id = int((_PROCESSES / name / "stat").read_bytes().rpartition(b")")[2].split()[_PARENT])
         except OSError:
             continue  # it has ended, or belongs to another user
-        found.append((int(name), words))
+        found.append((int(name), parent_id, words))
     return found
 
 
-async def _of_ps() -> list[tuple[int, list[str]]]:
-    """Processes with their command lines, as ps prints them: an argument with spaces comes as several."""
-    lines = await _output("ps", "-A", "-ww", "-o", "pid=,args=")
-    return [(int(words[0]), words[1:]) for words in map(str.split, lines) if words]
+async def _of_ps() -> list[tuple[int, int, list[str]]]:
+    """Processes with their parents and command lines, as ps prints them: an argument with spaces comes as several."""
+    lines = await _output("ps", "-A", "-ww", "-o", "pid=,ppid=,args=")
+    return [(int(words[0]), int(words[1]), words[2:]) for words in map(str.split, lines) if words]
 
 
 async def _directory(process_id: int) -> str | None:
@@ -126,8 +136,6 @@ def _is_command(words: Sequence[str], index: int, word: str) -> bool:
 
 
 def _is_meant(process: _Process, node_id: int | None, role: str | None) -> bool:
-    if node_id is None and role is None:
-        return True
     config = process.config()
     if config is None:
         return False

@@ -28,6 +28,9 @@ from metadata.configuration.vocabulary import (
 )
 from metadata.protocol import ConfigType
 
+# More than the cores of most hosts. A larger number is a typing error, and would fill the memory with processes.
+HOST_BROKERS_MAX = 64
+
 
 # Each key: type, default, validator, importance; then its documentation, and where it may change in a running broker.
 # fmt: off
@@ -42,6 +45,8 @@ class ServerConfigs(ConfigValues):
         "The older name of node.id; where both are set they have to agree.")
     broker_rack = key(STRING, None, None, MEDIUM,
         "The rack or zone of this broker; replicas of a partition are spread over racks.")
+    kraft_brokers = key(INT, 1, between(1, HOST_BROKERS_MAX), MEDIUM,
+        "Not Kafka's: how many brokers `kraft start` runs on this host, each in a process of its own.")
     initial_broker_registration_timeout_ms = key(INT, MINUTE_MS, None, MEDIUM,
         "A starting broker that cannot register within this many ms gives up.")
     broker_heartbeat_interval_ms = key(INT, 2000, None, MEDIUM,

@@ -23,7 +23,7 @@ OF_A_NODE = (
     "metadata.controller",
 )
 # Validates all keys, with and without effect.
-VALIDATION = ("broker.config.checks", "broker.config.endpoints")
+VALIDATION = ("broker.config.checks", "broker.config.endpoints", "broker.config.host_brokers")
 # The bounds of a group's configs, whose names `metadata.configuration.group` derives.
 READ_BY_NAME = {
     f"group.{protocol}.{bound}.{key}"

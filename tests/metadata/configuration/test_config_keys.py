@@ -41,6 +41,7 @@ OWN_KEYS = {
         "allow.everyone.if.no.acl.found",
         "dynamic.configs.ignored",
         "http.listener",
+        "kraft.brokers",
         "log.scrub.enable",
         "log.scrub.interval.ms",
         "log.scrub.io.max.bytes.per.second",

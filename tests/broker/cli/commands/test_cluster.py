@@ -23,7 +23,7 @@ from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.errors import ErrorCode
 from kraft.env import real_env
 from tests.support.cluster_process import run_command
-from tests.support.linux import HAS_PROC, process_exists
+from tests.support.linux import child_processes, command_of, process_exists
 from tests.support.node_process import NodeProcess
 from tests.support.wire_client import connected
 
@@ -31,12 +31,6 @@ GROUP, TRANSACTION = CoordinatorKeyType.GROUP, CoordinatorKeyType.TRANSACTION
 # Far longer than necessary, for busy machines.
 TIMEOUT_SECONDS = 60.0
 SERVES = re.compile(r"^kraft: all nodes serve clients, at (\S+); data in \S+$", re.MULTILINE)
-
-
-def command_of(pid: int) -> str:
-    return subprocess.run(
-        ["ps", "-ww", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=True
-    ).stdout
 
 
 class Supervised:
@@ -75,12 +69,7 @@ class Supervised:
 
     def node_pids(self) -> list[int]:
         """The process ids of its nodes."""
-        if not HAS_PROC:
-            lines = subprocess.run(["ps", "-A", "-o", "ppid=,pid="], capture_output=True, text=True, check=True).stdout
-            pairs = [tuple(map(int, line.split())) for line in lines.splitlines()]
-            return [pid for parent, pid in pairs if parent == self.process.pid]
-        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        return [int(pid) for children in tasks for pid in children.read_text().split()]
+        return child_processes(self.process.pid)
 
 
 @pytest.fixture
@@ -359,9 +348,9 @@ def test_nodes_start_on_a_system_that_cannot_change_command_lines(tmp_path: Path
     """They execute the command then, under its own name."""
     arguments = ["cluster", "start", "--dir", str(tmp_path / "c"), "--first-port", "0", "--nodes", "1"]
     code = (
-        "import sys, broker.cli.forked_process as forks\n"
+        "import sys, broker.cli.forked_process as forks; from broker.cli import main\n"
         "forks.replace_command_line = lambda words: False\n"
-        f"sys.exit(forks.main({arguments!r}))"
+        f"sys.exit(main({arguments!r}))"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

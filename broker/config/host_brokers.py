@@ -1,0 +1,107 @@
+"""The configurations of several brokers of one host, from the one file that `kraft.brokers` is set in.
+
+A broker runs one event loop, and so uses one core. Broker k of the host, counted from 0, has the node id of the file
+plus k. The first has the roles of the file. The others are brokers only, so that a host has one voter of the quorum.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from broker.config.endpoints import HTTP, Endpoints, Listener
+from broker.config.kafka_config import KafkaConfig
+from metadata.configuration import InvalidConfig
+
+# Between the ports of a host's brokers. With 1, the second broker's client port would be the first one's controller
+# port in Kafka's usual 9092 and 9093.
+PORT_STEP: Final = 10
+_PORT_MAX: Final = 65_535
+# Only the supervisor reads the metrics of a broker. It reads the chosen port from the broker's output.
+_HTTP_LISTENER: Final = "127.0.0.1:0"
+
+
+def broker_overrides(config: KafkaConfig) -> list[dict[str, str]]:
+    """The configs of each broker that differ from `config`, which is the file's with absolute directories.
+
+    Raises InvalidConfig if the brokers cannot share a host with this file.
+    """
+    if not config.is_broker:
+        raise InvalidConfig(f"kraft.brokers={config.kraft_brokers} needs the role broker in process.roles")
+    for listener in config.endpoints.controller_listeners:
+        if listener.port == 0:
+            raise InvalidConfig(
+                f"With kraft.brokers={config.kraft_brokers}, listener {listener.name} needs a port other than 0: the "
+                "other brokers connect to it"
+            )
+    return [_overrides(config, index) for index in range(config.kraft_brokers)]
+
+
+def check_ports(brokers: Sequence[KafkaConfig], http: Listener | None) -> None:
+    """Raises InvalidConfig if two brokers, or a broker and the `http` listener of the supervisor, share a port."""
+    taken: dict[int, str] = {} if http is None else {http.port: f"{HTTP} of the supervisor"}
+    for config in brokers:
+        own = {each.port: f"{each.name} of broker {config.node_id}" for each in config.endpoints.listeners if each.port}
+        for port, name in own.items():
+            if port in taken:
+                raise InvalidConfig(
+                    f"kraft.brokers={len(brokers)}: {name} and {taken[port]} would both listen on port {port}. The "
+                    f"ports of each broker are {PORT_STEP} above those of the one before it"
+                )
+        taken |= own
+
+
+def _overrides(config: KafkaConfig, index: int) -> dict[str, str]:
+    node_id = config.node_id + index
+    overrides = {
+        "kraft.brokers": "1",
+        "node.id": str(node_id),
+        "broker.id": str(node_id),
+        "broker.rack": config.broker_rack or str(config.node_id),
+        "log.dirs": ",".join(f"{directory}/broker-{node_id}" for directory in config.log_directories),
+    }
+    if config.metadata_log_dir is not None:
+        overrides["metadata.log.dir"] = f"{config.metadata_log_dir}/broker-{node_id}"
+    if config.endpoints.http is not None:
+        overrides["http.listener"] = _HTTP_LISTENER
+    return overrides if index == 0 else {**overrides, **_of_further_broker(config, index)}
+
+
+def _of_further_broker(config: KafkaConfig, index: int) -> dict[str, str]:
+    """The roles, listeners and controllers of a broker after the first."""
+    endpoints = config.endpoints
+    overrides = {
+        "process.roles": "broker",
+        "controller.quorum.auto.join.enable": "false",
+        "listeners": _shifted(endpoints.broker_listeners, index),
+    }
+    if config.advertised_listeners is not None:
+        overrides["advertised.listeners"] = _shifted(endpoints.advertised_broker_listeners, index)
+    if config.controller_quorum_bootstrap_servers:
+        overrides["controller.quorum.bootstrap.servers"] = ",".join(config.controller_quorum_bootstrap_servers)
+    if config.early_start_listeners:
+        overrides["early.start.listeners"] = _without_controllers(config.early_start_listeners, endpoints)
+    return overrides
+
+
+def _shifted(listeners: Iterable[Listener], index: int) -> str:
+    """The listeners of a broker, from those of the first. Port 0 stays: any free port. Raises InvalidConfig."""
+    return ",".join(f"{each.name}://{_host(each)}:{_port(each, index)}" for each in listeners)
+
+
+def _host(listener: Listener) -> str:
+    return f"[{listener.host}]" if ":" in listener.host else listener.host
+
+
+def _port(listener: Listener, index: int) -> int:
+    port = listener.port + PORT_STEP * index if listener.port else 0
+    if port > _PORT_MAX:
+        raise InvalidConfig(
+            f"kraft.brokers: listener {listener.name} of broker {index + 1} of this host would have port {port}, and "
+            f"the largest port is {_PORT_MAX}"
+        )
+    return port
+
+
+def _without_controllers(names: str, endpoints: Endpoints) -> str:
+    """The names of `early.start.listeners` that a broker has. An override has to have a value."""
+    own = {each.name for each in endpoints.broker_listeners}
+    return ",".join(name for name in map(str.strip, names.split(",")) if name in own) or min(own)
