@@ -39,8 +39,10 @@
 #   make spark-demo          the Spark jobs at work: three nodes, a generator, a load beside it, a page; ARGS="--seconds 90"
 #   make bench               the hot path's floors, then one node under real clients
 #   make bench-client-library   the client library beside confluent-kafka, kafka-python and aiokafka
-#   make bench-kafka         the same loads on this node and on Apache Kafka; needs java and mvn, skipped without
-#   make bench-replication   replicated writes: three nodes here and three of Apache Kafka; skipped likewise
+#   make bench-report        docs/benchmarks.md: nodes and clusters here and of Apache Kafka under the same loads; needs java
+#                            and mvn, skipped without; ARGS="--only zstd TLS --rounds 1", ARGS="--from docs/benchmarks.json"
+#   make bench-kafka         the part of it about one node
+#   make bench-replication   the part of it about three nodes and three replicas
 #   make bench-followers     what partitions cost the brokers that replicate them, idle and per batch
 #   make bench-moves         leaders that move when a broker dies, and partitions that move under load; ARGS="kill"
 #   make bench-quotas        limited clients, 2,000 connections a second, and the cost of quotas; beside Apache Kafka
@@ -91,7 +93,7 @@ PORTABLE_TESTS := tests/kraft tests/broker/net tests/broker/cli tests/broker/cli
 .PHONY: venv run kafka-facts test test-portable explore test-mutations test-client-kafka test-differential test-kafka-monitoring test-spark-tables \
 	test-java-clients test-go-clients test-control-clients test-prometheus test-interpreters test-wheel test-example-repository soak-example check docs terminal-images soak jepsen fuzz half-open \
 	transaction-kills maintenance spark-kills \
-	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
+	spark-standalone spark-steady spark-demo bench bench-client-library bench-report bench-kafka bench-replication \
 	bench-followers bench-moves bench-transactions bench-groups bench-share bench-quotas bench-metadata bench-loop-holds \
 	bench-metrics bench-plans bench-test-clusters bench-scrub bench-tls bench-spark bench-spark-load bench-spark-check kafka-dump-log
 
@@ -229,11 +231,14 @@ bench: $(VENV)/.installed-bench
 bench-client-library: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.bench_client_library $(ARGS)
 
+bench-report: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.bench_report --page $(ARGS)
+
 bench-kafka: $(VENV)/.installed-bench
-	$(BIN)/python -m benchmarks.bench_kafka $(ARGS)
+	$(BIN)/python -m benchmarks.bench_report --groups start node $(ARGS)
 
 bench-replication: $(VENV)/.installed-bench
-	$(BIN)/python -m benchmarks.bench_replication $(ARGS)
+	$(BIN)/python -m benchmarks.bench_report --groups cluster $(ARGS)
 
 bench-followers: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_followers $(ARGS)
@@ -269,7 +274,7 @@ bench-test-clusters: $(VENV)/.installed-bench
 bench-plans: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_plans
 
-bench-tls: $(VENV)/.installed-test $(VENV)/.installed-bench
+bench-tls: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.bench_tls $(ARGS)
 
 bench-scrub: $(VENV)/.installed

@@ -57,7 +57,9 @@ class Bench:
     def read(self, size_bytes: int) -> None:
         """All libraries read the same records."""
         with topics.topic(self.peer, _PARTITIONS) as topic:
-            records = client_loads.produce(self.peer.bootstrap, topic, size_bytes, self.seconds).records
+            records = client_loads.produce(
+                self.peer.bootstrap, topic, client_loads.zeros(size_bytes), self.seconds
+            ).records
             for what, by_library in READS.items():
                 for library in filter(by_library.__contains__, self.libraries):
                     self._run("benchmarks.library_reads", what, library, topic, size_bytes, records)

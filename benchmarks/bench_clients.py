@@ -6,9 +6,11 @@ python -m benchmarks.bench_clients [--rounds 3] [--seconds 2] [--only WORDS] [--
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 
-from benchmarks import figures, report
+from benchmarks import load_parts, report, report_rows
 from benchmarks.apache_kafka import ApacheKafka
+from benchmarks.figures import Series
 from benchmarks.peers import Kraft, Peer, touch_memory
 
 
@@ -21,11 +23,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     make: type[Peer] = ApacheKafka if options.peer == "kafka" else Kraft
     touch_memory()
-    series = figures.Series([make.name])
+    series = Series([make.name])
     for _ in range(options.rounds if options.only in "start-up" else 0):
-        series.add(make.name, figures.startup(make))
-    with make() as peer:
-        for name, part in figures.client_parts().items():
+        series.add(make.name, load_parts.startup(make))
+    with ExitStack() as stack:
+        peer = stack.enter_context(make())
+        parts = {**report_rows.client_parts(load_parts.FilledTopics(stack)), "memory": load_parts.memory}
+        for name, part in parts.items():
             for _ in range(options.rounds if options.only in name else 0):
                 series.add(make.name, part(peer, options.seconds))
     print(report.table(["figure", "unit", make.name], series.rows()))

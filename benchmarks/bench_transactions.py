@@ -37,9 +37,8 @@ from benchmarks.clusters import Cluster, apache_kafka_cluster, kraft_cluster
 from benchmarks.figures import Figure, Series
 from benchmarks.open_transactions import OVERRIDES, OpenTransactions
 from benchmarks.peers import Kraft, Peer, Subject, touch_memory
+from benchmarks.rounds import alternate, exit_code
 
-# A JVM compiles code that runs often, so the first round of each load is not measured.
-WARM_UP_ROUNDS: Final = 1
 SIZES_BYTES: Final = (100, 1024)
 RECORDS_PER_TRANSACTION: Final = 100
 PRODUCERS: Final = (1, 8)
@@ -64,7 +63,7 @@ def idempotent_writes(size_bytes: int) -> Callable[[Subject, float], list[Figure
         with topics.topic(peer, 1) as topic:
             cpu = peer.cpu_seconds()
             config = {**_LIMITED_IN_FLIGHT, "enable.idempotence": idempotent}
-            wrote = client_loads.produce(peer.bootstrap, topic, size_bytes, seconds, **config)
+            wrote = client_loads.produce(peer.bootstrap, topic, client_loads.zeros(size_bytes), seconds, **config)
             return wrote.records_per_s, (peer.cpu_seconds() - cpu) / wrote.records * 1e6
 
     def part(peer: Subject, seconds: float) -> list[Figure]:
@@ -181,18 +180,6 @@ class AbortedReads:
 # The run
 
 
-def alternate(
-    peers: Sequence[Subject], parts: Mapping[str, Callable[..., list[Figure]]], series: Series, rounds: int, s: float
-) -> None:
-    for name, part in parts.items():
-        print(f"... {name}", file=sys.stderr)
-        for measured in [False] * WARM_UP_ROUNDS + [True] * rounds:
-            for peer in peers:
-                found = part(peer, s)
-                if measured:
-                    series.add(peer.name, found)
-
-
 def run_idempotence(kinds: Sequence[str], options: argparse.Namespace) -> Series:
     parts: dict[str, Callable[..., list[Figure]]] = {}
     for size in SIZES_BYTES:
@@ -283,14 +270,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"Apache Kafka is skipped: {why}")
         kinds.remove("kafka")
     touch_memory()
-    saved: dict[str, object] = {}
+    found: dict[str, Series] = {}
     for name in options.only if kinds else ():
-        series = RUNS[name](kinds, options)
-        saved[name] = series.as_json()
+        series = found[name] = RUNS[name](kinds, options)
         compared = ["ratio", "aim", ""] if len(series.nodes) == 2 else []
         print(f"\n{name}\n\n{report.table(['figure', 'unit', *series.nodes, *compared], series.rows())}", flush=True)
-    print(f"\n{report.save('transactions', saved)}")
-    return 0
+    print(f"\n{report.save('transactions', {name: series.as_json() for name, series in found.items()})}")
+    return exit_code(found.values())
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from benchmarks import apache_kafka
@@ -75,6 +75,7 @@ class Cluster:
     """Nodes of one cluster with new data directories. A context manager; the cluster serves on entry."""
 
     replication_factor = NODES
+    client_configs: Mapping[str, object] = MappingProxyType({})
 
     def __init__(self, name: str, members: Sequence[KraftMember | ApacheKafkaMember]) -> None:
         self.name = name

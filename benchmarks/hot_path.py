@@ -78,7 +78,7 @@ def client_row(peer: Peer, rounds: int, seconds: float) -> Row:
     for _ in range(rounds):
         with topics.topic(peer, 1) as topic:
             before = peer.cpu_seconds()
-            wrote = client_loads.produce(peer.bootstrap, topic, CLIENT_RECORD_BYTES, seconds)
+            wrote = client_loads.produce(peer.bootstrap, topic, client_loads.zeros(CLIENT_RECORD_BYTES), seconds)
             used_us.append((peer.cpu_seconds() - before) / wrote.records * 1e6)
     used = median(used_us)
     passed, reached = used <= CLIENT_CPU_FLOOR_US, used <= CLIENT_CPU_GOAL_US

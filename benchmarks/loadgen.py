@@ -40,6 +40,11 @@ class Result:
     errors: int
     first_error: int
 
+    @property
+    def client_cpu_us(self) -> float:
+        """The CPU time of the load generator per request."""
+        return self.client_busy * self.seconds / self.requests * 1e6
+
 
 def binary() -> Path:
     """Compile the load generator, with the system's C compiler or with the one in PyPI's ziglang. Returns its path."""

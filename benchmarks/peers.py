@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Protocol, Self
 
 from benchmarks import processes
@@ -35,6 +35,10 @@ class Subject(Protocol):
     @property
     def bootstrap(self) -> str: ...
 
+    @property
+    def client_configs(self) -> Mapping[str, object]:
+        """Configs that clients need to reach it."""
+
     def cpu_seconds(self) -> float:
         """The CPU time of all its processes."""
 
@@ -44,6 +48,7 @@ class Peer:
 
     name: str
     replication_factor = 1
+    client_configs: Mapping[str, object] = MappingProxyType({})
     # The directory of data directories: None for that of temporary files.
     parent: Path | None = None
 

@@ -1,12 +1,12 @@
 """Results: a Markdown table on standard output, and all measurements in a JSON file under benchmarks/results/."""
 
 import json
-import os
-import platform
 import statistics
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from benchmarks import machine
 
 RESULTS = Path(__file__).with_name("results")
 
@@ -36,6 +36,5 @@ def save(name: str, data: dict[str, object]) -> Path:
     """Write a run's figures with a description of the machine. Returns the file."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.json"
-    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "kernel": platform.release()}
-    path.write_text(json.dumps({"machine": machine, **data}, indent=1))
+    path.write_text(json.dumps({"machine": machine.describe(), **data}, indent=1))
     return path

@@ -29,7 +29,7 @@ def topic(peer: Subject, partitions: int, *, log_level: int = 3) -> Iterator[str
     In a cluster it has three replicas and min.insync.replicas=2.
     """
     name = f"bench-{next(_numbers):04}"  # of constant length, so that requests have the same size
-    admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": log_level})
+    admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": log_level, **peer.client_configs})
     replicas = peer.replication_factor
     config = {"file.delete.delay.ms": "0", "min.insync.replicas": str(replicas // 2 + 1)}
     for created in admin.create_topics([NewTopic(name, partitions, replicas, config=config)]).values():
@@ -50,6 +50,12 @@ def _await_leaders(admin: AdminClient, name: str, partitions: int) -> None:
             return
         time.sleep(0.02)
     raise LoadFailed(f"topic {name} found no leader")
+
+
+def leader(peer: Subject, name: str) -> int:
+    """The id of the leader of partition 0."""
+    admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 3, **peer.client_configs})
+    return int(admin.list_topics(name, timeout=10).topics[name].partitions[0].leader)
 
 
 def fill(peer: Peer, name: str, batch: bytes, count: int) -> None:

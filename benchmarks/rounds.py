@@ -1,0 +1,49 @@
+"""Rounds of measurements that alternate between nodes or clusters."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from benchmarks.figures import Figure, Series
+from benchmarks.loadgen import LoadFailed
+from benchmarks.peers import Subject
+
+# A JVM compiles code that runs often. So all nodes first run this many unmeasured rounds of each load.
+WARM_UP_ROUNDS = 2
+
+
+def alternate(
+    peers: Sequence[Subject],
+    parts: Mapping[str, Callable[[Any, float], list[Figure]]],
+    series: Series,
+    rounds: int,
+    seconds: float,
+) -> None:
+    """Measure every part on every peer in each round. A round that fails is noted in the series.
+
+    The rounds of a part are spread over the whole run, so that a disturbance of some seconds meets one round of each
+    peer at most. The first peer of a round is the last of the next one.
+    """
+    for number in range(-WARM_UP_ROUNDS, rounds):
+        print(
+            f"... warm-up {number + WARM_UP_ROUNDS + 1}" if number < 0 else f"... round {number + 1}", file=sys.stderr
+        )
+        for name, part in parts.items():
+            for peer in peers[:: -1 if number % 2 else 1]:
+                try:
+                    found = part(peer, seconds)
+                except (LoadFailed, KafkaException) as why:
+                    series.failed.append(f"{name}, {peer.name}: {why}")
+                    continue
+                if number >= 0:
+                    series.add(peer.name, found)
+
+
+def exit_code(measured: Iterable[Series]) -> int:
+    """Print the rounds that failed. Returns 1 if there are any."""
+    failed = [each for series in measured for each in series.failed]
+    for each in failed:
+        print(f"failed: {each}", file=sys.stderr)
+    return 1 if failed else 0
