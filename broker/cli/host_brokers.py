@@ -8,22 +8,29 @@ the controller that their leaders are handed over by.
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, cast
+from traceback import format_exception
+from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
+from broker.cli.errors import error_text
 from broker.cli.event_printer import EventPrinter, LogFormat
 from broker.cli.forked_process import fork, wait_for
 from broker.cli.host_formatting import format_host
-from broker.cli.node_config import HostBroker
+from broker.cli.node_config import Host, HostBroker
 from broker.cli.printing import print_error, print_line
 from broker.cli.signals import call_at_eof
 from broker.cli.start_arguments import StartArguments
 from broker.cli.supervisor import Supervisor, Task, TaskEnd, describe_end
+from broker.config import KafkaConfig
 from broker.events import ALL_CATALOGUES
 from broker.log_levels import LogLevels
+from broker.node.listeners import bind_listener
 from kraft.env import Tracer
 from kraft.events import Level
+
+if TYPE_CHECKING:
+    from broker.cli.host_metrics import HostMetrics
 
 # The delay of a restart doubles from the first to the last with each end that follows a shorter time of service.
 FIRST_DELAY_S: Final = 0.25
@@ -31,23 +38,25 @@ LAST_DELAY_S: Final = 30.0
 STEADY_S: Final = 60.0
 _FAILED: Final = 1
 # The lines that a node prints on standard output. All others are its log.
+_METRICS_PORT: Final = re.compile(r"kraft: listening on HTTP://127\.0\.0\.1:(\d+)")
 _ANNOUNCEMENT: Final = re.compile(r"kraft: (listening on|node \d+ of cluster) ")
 
 
-def run_brokers(brokers: Sequence[HostBroker], arguments: StartArguments, main: Callable[[Sequence[str]], int]) -> int:
+def run_brokers(host: Host, arguments: StartArguments, main: Callable[[Sequence[str]], int]) -> int:
     """Run the brokers of a host until a signal stops them. `main` runs `kraft start` in the forks.
 
     Returns the exit code of the command. Raises OSError.
     """
-    if wait_for(fork(partial(format_host, [broker.config for broker in brokers]))):
+    if wait_for(fork(partial(format_host, [broker.config for broker in host.brokers]))):
         return _FAILED  # the fork has printed the reason
     level, log_format = Level[arguments.log_level.upper()], cast(LogFormat, arguments.log_format)
     levels = LogLevels([catalogue.package for catalogue in ALL_CATALOGUES], level)
-    printer = EventPrinter(brokers[0].config.node_id, levels, log_format)
-    host = _Host([_task(broker, arguments, index) for index, broker in enumerate(brokers)], printer.trace)
-    host.supervisor.fork(main)
-    trio.run(host.run, printer, arguments.stop_at_eof, restrict_keyboard_interrupt_to_checkpoints=True)
-    return _FAILED if host.supervisor.failed else 0
+    printer = EventPrinter(host.config.node_id, levels, log_format)
+    tasks = [_task(broker, arguments, index) for index, broker in enumerate(host.brokers)]
+    brokers = _Brokers(tasks, host.config, printer.trace)
+    brokers.supervisor.fork(main)
+    trio.run(brokers.run, printer, arguments.stop_at_eof, restrict_keyboard_interrupt_to_checkpoints=True)
+    return _FAILED if brokers.supervisor.failed else 0
 
 
 def _task(broker: HostBroker, arguments: StartArguments, index: int) -> Task:
@@ -57,15 +66,17 @@ def _task(broker: HostBroker, arguments: StartArguments, index: int) -> Task:
     return Task(str(broker.config.node_id), ["start", *file, *options], ["--stop-at-eof"], stops_last=index == 0)
 
 
-class _Host:
+class _Brokers:
     """The brokers of a host by their ids, which name their tasks."""
 
-    def __init__(self, tasks: Sequence[Task], trace: Tracer) -> None:
+    def __init__(self, tasks: Sequence[Task], config: KafkaConfig, trace: Tracer) -> None:
         self.supervisor = Supervisor(tasks, self._write, self._report_serving, self._on_end)
         self._ids = [task.name for task in tasks]
         self._trace = trace
         self._failures = dict.fromkeys(self._ids, 0)
         self._have_served = False
+        self._config = config
+        self._metrics = None if config.endpoints.http is None else self._make_metrics()
 
     async def run(self, printer: EventPrinter, stop_at_eof: bool) -> None:
         """Run the brokers until all have ended."""
@@ -73,11 +84,38 @@ class _Host:
             nursery.start_soon(printer.run)
             if stop_at_eof:
                 nursery.start_soon(call_at_eof, self.supervisor.stop)
+            if self._metrics is not None:
+                nursery.start_soon(self._serve_metrics, self._metrics)
             await self.supervisor.run()
             nursery.cancel_scope.cancel()
 
+    def _make_metrics(self) -> "HostMetrics":
+        """The metrics of all brokers. Other supervisors do not import the package."""
+        from broker.cli.host_metrics import HostMetrics
+
+        return HostMetrics(self._ids, self._scrape_failed)
+
+    async def _serve_metrics(self, metrics: "HostMetrics") -> None:
+        listener = self._config.endpoints.http
+        assert listener is not None, "the metrics are made for a listener"
+        try:
+            bound = await bind_listener(listener, self._config.socket_listen_backlog_size)
+        except OSError as error:
+            print_error(f"kraft: {error_text(error)}")
+            self.supervisor.failed = True
+            self.supervisor.stop()
+            return
+        print_line(f"kraft: listening on {bound}", flush=True)
+        await metrics.run(bound.sockets)
+
+    def _scrape_failed(self, error: Exception) -> None:
+        self._trace("scrape_failed", error="".join(format_exception(error)))
+
     def _write(self, name: str, line: str) -> None:
         """Pass on a line of a broker. One of JSON has the id of the broker already."""
+        if self._metrics is not None and (port := _METRICS_PORT.fullmatch(line)):
+            self._metrics.set_port(name, int(port[1]))
+            return
         shown = line if line.startswith("{") else f"broker {name} | {line}"
         if _ANNOUNCEMENT.match(line):
             print_line(shown, flush=True)
@@ -90,6 +128,8 @@ class _Host:
 
     def _on_end(self, end: TaskEnd) -> float | None:
         name, how = end.task.name, describe_end(end.code)
+        if self._metrics is not None:
+            self._metrics.set_port(name, None)
         if end.is_stopping:
             print_error(f"kraft: broker {name} has ended with {how} while it was to stop")
             return None

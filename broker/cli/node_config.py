@@ -15,16 +15,23 @@ class HostBroker(NamedTuple):
     config: KafkaConfig
 
 
+class Host(NamedTuple):
+    """The brokers of this host, and the configuration in the file that they follow from."""
+
+    config: KafkaConfig
+    brokers: list[HostBroker]
+
+
 def read_node_config(path: str | None, overrides: Sequence[str]) -> KafkaConfig:
     """The configuration in the file at `path`, or that of a development node. Raises InvalidConfig, UnreadableFile.
 
     With `kraft.brokers`, it is that of the host's first broker. Its directories are absolute: they must not depend on
     the working directory of the process, which may change, and which differs for other processes that get their paths.
     """
-    return read_host_brokers(path, overrides)[0].config
+    return read_host(path, overrides).brokers[0].config
 
 
-def read_host_brokers(path: str | None, overrides: Sequence[str]) -> list[HostBroker]:
+def read_host(path: str | None, overrides: Sequence[str]) -> Host:
     """The brokers that the file at `path` asks for with `kraft.brokers`: one without that config.
 
     Raises InvalidConfig, UnreadableFile.
@@ -32,13 +39,13 @@ def read_host_brokers(path: str | None, overrides: Sequence[str]) -> list[HostBr
     properties = None if path is None else read_file(path)
     config = _read_file_config(properties, overrides)
     if config.kraft_brokers == 1:
-        return [HostBroker(tuple(overrides), config)]
+        return Host(config, [HostBroker(tuple(overrides), config)])
     from broker.config.host_brokers import broker_overrides, check_ports
 
     own = [(*overrides, *(f"{key}={value}" for key, value in changed.items())) for changed in broker_overrides(config)]
     brokers = [HostBroker(each, read_config(properties, each)) for each in own]
     check_ports([broker.config for broker in brokers], config.endpoints.http)
-    return brokers
+    return Host(config, brokers)
 
 
 def _read_file_config(properties: bytes | None, overrides: Sequence[str]) -> KafkaConfig:

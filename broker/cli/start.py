@@ -16,7 +16,7 @@ import trio
 from broker.cli.errors import UnreadableFile, print_errors
 from broker.cli.event_printer import EventPrinter, LogFormat
 from broker.cli.loop_watch import LoopWatch
-from broker.cli.node_config import read_host_brokers
+from broker.cli.node_config import read_host
 from broker.cli.printing import print_error, print_line
 from broker.cli.signals import call_at_eof, handle_signals
 from broker.cli.start_arguments import StartArguments, read_start_arguments
@@ -76,15 +76,15 @@ def run_node(arguments: StartArguments) -> int:
     exit_code = 0
     try:
         try:
-            brokers = read_host_brokers(arguments.properties, arguments.settings)
+            host = read_host(arguments.properties, arguments.settings)
         except UnreadableFile as error:
             print_error(f"kraft: {error}")
             return _USAGE
-        if len(brokers) > 1:
+        if len(host.brokers) > 1:
             from broker.cli.host_brokers import run_brokers
 
-            return run_brokers(brokers, arguments, _run_fork)
-        config = brokers[0].config
+            return run_brokers(host, arguments, _run_fork)
+        config = host.config
         # Not part of `Node`: an application that embeds a node sets the limits of its process itself.
         raise_descriptor_limit()
         enlarge_descriptor_table(_TABLE_DESCRIPTORS)

@@ -9,7 +9,7 @@ for its request, whether it is idle or sends its headers slowly. Connections tha
 bound of their own, and so have scrapes, where a reader that was waited for makes room for another one.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
 from typing import Final
@@ -18,8 +18,7 @@ import attrs
 import h11
 import trio
 
-from broker.metrics.exposition import OPEN_METRICS, TEXT, Format, exposition
-from broker.metrics.registry import MetricsRegistry
+from broker.metrics.exposition import OPEN_METRICS, TEXT, Format
 from kraft import lazy_attrs
 
 # Connections that wait for a request: Prometheus, a supervisor or two and an operator, each with some connections.
@@ -106,18 +105,18 @@ class _Answer:
 
 
 class HttpServer:
-    """Serves the metrics of `registry`. `not_ready` returns the reasons for which the node is not ready; none if it is.
+    """Serves the metrics that `page` returns the text of. `not_ready` returns the reasons for not being ready, if any.
 
     `failed` traces an error in gathering the metrics, which ends the connection only.
     """
 
     def __init__(
         self,
-        registry: MetricsRegistry,
-        not_ready: Callable[[], Sequence[str]],
+        page: Callable[[Format], Awaitable[Iterator[str]]],
+        not_ready: Callable[[], Awaitable[Sequence[str]]],
         failed: Callable[[Exception], None],
     ) -> None:
-        self._registry = registry
+        self._page = page
         self._not_ready = not_ready
         self._failed = failed
         self._receiving = _Waiting(WAITING_MAX)
@@ -177,7 +176,7 @@ class HttpServer:
         if path == b"/healthz":
             return _Answer(200, iter(["ok\n"]))
         if path == b"/readyz":
-            reasons = self._not_ready()
+            reasons = await self._not_ready()
             return (
                 _Answer(503, iter([f"{reason}\n" for reason in reasons])) if reasons else _Answer(200, iter(["ok\n"]))
             )
@@ -190,8 +189,7 @@ class HttpServer:
             return _Answer(200, iter(()), text_format.content_type)
         if not self._begin_scrape(client):
             return _Answer(503, iter([f"{SCRAPES_MAX} scrapes are under way\n"]))
-        await self._registry.prepare()
-        return _Answer(200, exposition(self._registry.collect(), text_format), text_format.content_type)
+        return _Answer(200, await self._page(text_format), text_format.content_type)
 
     def _begin_scrape(self, client: _Client) -> bool:
         """Count a scrape, unless there are too many. The one that has waited most for its reader may be ended."""

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import trio
 
+from broker.metrics.exposition import Format, exposition
 from broker.metrics.metric import Family
 
 # How long a scrape waits for values that other brokers have to be asked for. Prometheus gives up after 10 s.
@@ -38,14 +39,19 @@ class MetricsRegistry:
         if prepare is not None:
             self._preparations.append(prepare)
 
-    async def prepare(self) -> None:
+    async def page(self, text_format: Format) -> Iterator[str]:
+        """The text of all metrics, which are read when their place is reached."""
+        await self._prepare()
+        return exposition(self._collect(), text_format)
+
+    async def _prepare(self) -> None:
         """Let the collectors ask other brokers for what they need."""
         with trio.move_on_after(PREPARATION_TIMEOUT_S):
             async with trio.open_nursery() as nursery:
                 for prepare in self._preparations:
                     nursery.start_soon(prepare)
 
-    def collect(self) -> Iterator[Family]:
+    def _collect(self) -> Iterator[Family]:
         """All families, each read when it is reached."""
         for collector in self._collectors:
             yield from collector.collect()

@@ -26,17 +26,22 @@ async def bind(config: KafkaConfig) -> list[BoundListener]:
     bound: list[BoundListener] = []
     try:
         for listener in config.endpoints.bound:
-            sockets = await _listen(listener, config.socket_listen_backlog_size)
-            port = sockets[0].socket.getsockname()[1]
-            if listener.port == 0:
-                # Each address of the host got another free port. Clients can know only one: keep the first.
-                await close([BoundListener(listener, sockets[1:], 0)])
-                sockets = sockets[:1]
-            bound.append(BoundListener(listener, sockets, port))
+            bound.append(await bind_listener(listener, config.socket_listen_backlog_size))
     except BaseException:
         await close(bound)
         raise
     return bound
+
+
+async def bind_listener(listener: Listener, backlog: int) -> BoundListener:
+    """Open the sockets of a listener. Raises OSError, with the address in its message."""
+    sockets = await _listen(listener, backlog)
+    port = sockets[0].socket.getsockname()[1]
+    if listener.port == 0:
+        # Each address of the host got another free port. Clients can know only one: keep the first.
+        await close([BoundListener(listener, sockets[1:], 0)])
+        sockets = sockets[:1]
+    return BoundListener(listener, sockets, port)
 
 
 async def close(bound: Sequence[BoundListener]) -> None:

@@ -117,11 +117,14 @@ class NodeMetrics:
 
     async def run(self, listeners: Sequence[trio.SocketListener]) -> None:
         """Serve HTTP on these sockets until cancelled."""
-        server = HttpServer(self.registry, self._not_ready, self._failed)
+        server = HttpServer(self.registry.page, self._reasons, self._failed)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._process.run)
             nursery.start_soon(self.timer.run)
             nursery.start_soon(partial(server.run, listeners))
+
+    async def _reasons(self) -> Sequence[str]:
+        return self._not_ready()
 
     def _failed(self, error: Exception) -> None:
         self._env.trace("scrape_failed", error="".join(format_exception(error)))

@@ -14,6 +14,8 @@ starts. There is no authentication: listen on an address that only operators rea
 | `/healthz` | 200 while the event loop runs |
 | `/readyz` | 200 while the node serves its clients; 503, with the reasons, while it starts, stops or is fenced |
 
+The supervisor of several brokers ([host-brokers.md](host-brokers.md#metrics)) has one page for all of them.
+
 Clients of this port cannot lock out each other. When 16 connections wait for a request, or send one slowly, the one
 that has waited longest is closed. When 8 do not take their responses, the first of them is. Two scrapes run at a time,
 and a third gets 503; a reader that took more than a second too long makes room for it.

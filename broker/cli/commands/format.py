@@ -10,7 +10,7 @@ from broker.cli.errors import print_errors
 from broker.cli.grammar import Command, Exit, Invocation
 from broker.cli.grammar.units import is_digits
 from broker.cli.host_formatting import refuse_single_node
-from broker.cli.node_config import read_file, read_host_brokers
+from broker.cli.node_config import read_file, read_host
 from broker.cli.printing import print_line
 from broker.config import KafkaConfig
 from broker.node.formatting import (
@@ -105,7 +105,7 @@ def format_(
     chosen.check()
     env = real_env(lambda kind, /, **fields: None)
     try:
-        configs = [broker.config for broker in read_host_brokers(path, overrides)]
+        configs = [broker.config for broker in read_host(path, overrides).brokers]
         if len(configs) > 1:
             refuse_single_node(env, configs)
         levels = _features(release_version, features)

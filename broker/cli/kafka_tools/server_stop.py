@@ -12,7 +12,7 @@ import trio
 from broker.cli.errors import UnreadableFile
 from broker.cli.kafka_tools.argument_parser import ToolParser
 from broker.cli.kafka_tools.options import integer
-from broker.cli.node_config import read_host_brokers
+from broker.cli.node_config import read_host
 from broker.cli.printing import print_line
 from broker.cli.start_arguments import read_start_arguments
 from broker.config import KafkaConfig
@@ -44,10 +44,10 @@ class _Process:
                 return None
             path = os.path.join(self.directory, path)
         try:
-            brokers = read_host_brokers(path, started.settings)
+            host = read_host(path, started.settings)
         except (OSError, InvalidConfig, UnreadableFile):
             return None
-        return brokers[0].config if len(brokers) == 1 else None
+        return host.config if len(host.brokers) == 1 else None
 
 
 async def run(arguments: Sequence[str]) -> int:

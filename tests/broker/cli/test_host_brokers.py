@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import trio
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
@@ -22,6 +23,7 @@ from tests.support.committed_records import committed_values
 from tests.support.confluent_driver import create_replicated_topic
 from tests.support.internal_topics import FEW_PARTITIONS
 from tests.support.linux import child_processes, command_of, process_exists
+from tests.support.scraped_metrics import Scrape, get
 
 # Far longer than necessary, for busy machines.
 TIMEOUT_S = 60.0
@@ -145,12 +147,24 @@ def produce(bootstrap: str, topic: str, partitions: int, value: bytes) -> list[o
     return [error for error in errors if error is not None]
 
 
+def scraped(port: int) -> dict[str, dict[str, float]]:
+    """The metrics of a page: the value of each broker."""
+    text = trio.run(get, port, "/metrics").body
+    values: dict[str, dict[str, float]] = {}
+    for name, labels, value in Scrape(text).samples:
+        values.setdefault(name, {})[labels["broker"]] = value
+    return values
+
+
 def test_broker_that_is_killed_comes_back_with_its_records(host: Callable[..., HostProcess], tmp_path: Path) -> None:
-    running = host("data")
+    http = free_ports(1)[0]
+    running = host("data", f"http.listener=127.0.0.1:{http}")
     running.start()
     create_replicated_topic(running.bootstrap, "t", 4, 1)
     assert set(leaders_of(running.bootstrap, "t").values()) == {1, 2}
     assert produce(running.bootstrap, "t", 4, b"before") == []
+    assert scraped(http)["kraft_broker_up"] == {"1": 1, "2": 1}
+    assert scraped(http)["kafka_server_replicamanager_leadercount"] == {"1": 2, "2": 2}
     os.kill(running.broker(2), signal.SIGKILL)
     running.wait_for(
         r"^kraft: \S+ warning node 1: broker_process_ended: broker 2 has ended with SIGKILL, and is started again in "
@@ -158,6 +172,7 @@ def test_broker_that_is_killed_comes_back_with_its_records(host: Callable[..., H
     )
     assert produce(running.bootstrap, "t", 4, b"during") == []
     assert committed_values(running.bootstrap, "t") == [b"before"] * 4 + [b"during"] * 4
+    assert scraped(http)["kraft_broker_up"] == {"1": 1, "2": 1}, "the port of the new process is known"
 
     pids = running.brokers()
     assert running.end() == 0

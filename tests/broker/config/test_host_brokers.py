@@ -2,13 +2,13 @@
 
 import pytest
 
-from broker.cli.node_config import read_host_brokers, read_node_config
+from broker.cli.node_config import read_host, read_node_config
 from broker.config import KafkaConfig
 from metadata.configuration import InvalidConfig
 
 
 def brokers(*overrides: str) -> list[KafkaConfig]:
-    return [broker.config for broker in read_host_brokers(None, ["log.dirs=/a,/b", *overrides])]
+    return [broker.config for broker in read_host(None, ["log.dirs=/a,/b", *overrides]).brokers]
 
 
 def listeners(config: KafkaConfig) -> list[str]:

@@ -62,8 +62,12 @@ async def server(nursery: trio.Nursery) -> Server:
     registry.add(Fixed(SIZE.single(5), (READS, [Sample(("orders",), 7)])))
     reasons: list[str] = []
     failures: list[Exception] = []
+
+    async def not_ready() -> list[str]:
+        return reasons
+
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    nursery.start_soon(HttpServer(registry, lambda: reasons, failures.append).run, listeners)
+    nursery.start_soon(HttpServer(registry.page, not_ready, failures.append).run, listeners)
     return Server(listeners[0].socket.getsockname()[1], reasons, failures, registry)
 
 
