@@ -222,6 +222,23 @@ class FetchPlan:
             forgotten_topics_data=_forgotten(forgotten),
         )
 
+    def single_request(self) -> tuple[int, int, PartitionKey, Position] | None:
+        """The next request, if it continues the session and names one partition; otherwise `request` makes it.
+
+        Returns the session's id and epoch, the partition and its position.
+        """
+        if len(self._changed) != 1 or self._paused or self._session_epoch == _INITIAL_EPOCH:
+            return None
+        (key,) = self._changed
+        position, sent = self._positions.get(key), self._sent.get(key)
+        if position is None or sent is None or position == sent:
+            return None
+        self._sent[key] = position
+        self._changed.clear()
+        self._is_urgent = self._is_ending = False
+        self._is_waiting = True
+        return self._session_id, self._session_epoch, key, position
+
     @property
     def is_urgent(self) -> bool:
         """Whether the request in flight waits at the leader and does not name a partition that must be fetched."""
@@ -276,19 +293,9 @@ class FetchPlan:
     def _topics(self, keys: Iterable[PartitionKey]) -> list[FetchTopic]:
         topics: dict[bytes, FetchTopic] = {}
         for key in keys:
-            topic_id, index = key
             position = self._sent[key]
-            topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
-            topic.partitions.append(
-                FetchPartition(
-                    partition=index,
-                    current_leader_epoch=position.leader_epoch,
-                    fetch_offset=position.offset,
-                    last_fetched_epoch=position.last_epoch,
-                    log_start_offset=position.log_start_offset,
-                    partition_max_bytes=self._settings.partition_max_bytes,
-                )
-            )
+            topic = topics.setdefault(key[0], FetchTopic(topic_id=key[0]))
+            topic.partitions.append(named_partition(key, position, self._settings))
         return list(topics.values())
 
     # Responses
@@ -313,6 +320,13 @@ class FetchPlan:
         self._continue_session(response.session_id)
         return list(self._outcomes(response, now))
 
+    def handle_single(self, session_id: int, key: PartitionKey, data: PartitionData, now: float) -> list[Outcome]:
+        """As `handle_response`, for a response without an error that has one partition."""
+        self._is_waiting = False
+        self._continue_session(session_id)
+        outcome = self._outcome(key, data, now)
+        return [] if outcome is None else [outcome]
+
     def _continue_session(self, session_id: int) -> None:
         self._is_granted_sessions = session_id != _NO_SESSION
         if session_id == _NO_SESSION or self._is_ending:  # the leader has no free session, or has ended this one
@@ -325,12 +339,15 @@ class FetchPlan:
     def _outcomes(self, response: FetchResponse, now: float) -> Iterator[Outcome]:
         for topic in response.responses:
             for data in topic.partitions:
-                key = (topic.topic_id, data.partition_index)
-                position = self._positions.get(key)
-                if position is not None and position == self._sent.get(key) and key not in self._paused:
-                    yield self._outcome(key, position, data, now)
+                outcome = self._outcome((topic.topic_id, data.partition_index), data, now)
+                if outcome is not None:
+                    yield outcome
 
-    def _outcome(self, key: PartitionKey, position: Position, data: PartitionData, now: float) -> Outcome:
+    def _outcome(self, key: PartitionKey, data: PartitionData, now: float) -> Outcome | None:
+        """None for a partition whose position is no longer the one in the request."""
+        position = self._positions.get(key)
+        if position is None or position != self._sent.get(key) or key in self._paused:
+            return None
         code = _code(data.error_code)
         if code is ErrorCode.NONE:
             if data.diverging_epoch is None or data.diverging_epoch.end_offset < 0:
@@ -345,6 +362,18 @@ class FetchPlan:
         else:
             self.back_off(key, now)
         return Refused(key, position.leader_epoch, code)
+
+
+def named_partition(key: PartitionKey, position: Position, settings: FetchSettings) -> FetchPartition:
+    """The element of a request for a partition."""
+    return FetchPartition(
+        partition=key[1],
+        current_leader_epoch=position.leader_epoch,
+        fetch_offset=position.offset,
+        last_fetched_epoch=position.last_epoch,
+        log_start_offset=position.log_start_offset,
+        partition_max_bytes=settings.partition_max_bytes,
+    )
 
 
 def _forgotten(keys: Iterable[PartitionKey]) -> list[ForgottenTopic]:

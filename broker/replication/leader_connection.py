@@ -49,12 +49,12 @@ class LeaderConnection:
         "_is_answered",
         "_is_plain",
         "_is_pumping",
-        "_next_id",
         "_run",
         "_sent",
         "close_reason",
         "closed",
         "muted",
+        "next_id",
         "outgoing",
         "outgoing_size",
         "queued",
@@ -70,7 +70,7 @@ class LeaderConnection:
         self._is_plain = is_plain
         self._buffer = ReceiveBuffer()
         self._sent: deque[tuple[int, OnResponse]] = deque()
-        self._next_id = 0
+        self.next_id = 0
         self._ended = trio.Event()
         self._is_answered = self._is_pumping = False
         self.outgoing: list[Part] = []
@@ -84,15 +84,19 @@ class LeaderConnection:
 
         Within a call of `on_response`, the request is sent at the end of the turn, otherwise at once.
         """
-        wire_id = self._next_id
-        self._next_id = (wire_id + 1) & _ID_MASK
-        header = encode_request_header(request.__message__.key, version, wire_id, self._client_id)
+        header = encode_request_header(request.__message__.key, version, self.next_id, self._client_id)
         payload = b"".join([header, *encode(request, version)])
+        self.post_frame(_SIZE.pack(len(payload)) + payload, on_response)
+
+    def post_frame(self, frame: bytes, on_response: OnResponse) -> None:
+        """As `post`, for the frame of a request that was encoded with `next_id` as its correlation id."""
+        wire_id = self.next_id
+        self.next_id = (wire_id + 1) & _ID_MASK
         if self.closed:
             return
         self._sent.append((wire_id, on_response))
-        self.outgoing.append(_SIZE.pack(len(payload)) + payload)
-        self.outgoing_size += _SIZE.size + len(payload)
+        self.outgoing.append(frame)
+        self.outgoing_size += len(frame)
         if not self._is_pumping:
             self._run(self)
 

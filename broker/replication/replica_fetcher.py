@@ -22,6 +22,7 @@ from broker.replication.followed_partitions import FollowedPartitions
 from broker.replication.leader_connection import NO_ANSWER, LeaderConnection
 from broker.replication.leader_log_range import fetch_leader_log_ranges
 from broker.replication.partition import Partition
+from broker.replication.single_fetches import SingleFetches, single_response
 from broker.wire.api.fetch import FetchRequest
 from broker.wire.errors import WireError
 from metadata.image import BrokerImage
@@ -44,6 +45,7 @@ class ReplicaFetcher:
         self._env = context.env
         self._source_id = source_id
         self._plan = FetchPlan(context.settings)
+        self._single_fetches = SingleFetches(context.settings, context.client_id)
         self._followed = FollowedPartitions(context, source_id, self._plan, on_truncated)
         self._out_of_range: list[OutOfRange] = []
         self._due_at: float | None = None  # of the response to the fetch in flight
@@ -189,23 +191,33 @@ class ReplicaFetcher:
     def _send_fetch(self, connection: LeaderConnection, now: float) -> bool:
         """Send the next fetch; False if there is nothing to fetch now."""
         self._followed.pause_throttled(now)
-        request = self._plan.request(self._context.broker_epoch(), now)
-        if request is None:
+        broker_epoch, answered = self._context.broker_epoch(), partial(self._answered, connection)
+        single = self._plan.single_request()
+        request = self._plan.request(broker_epoch, now) if single is None else None
+        if single is None and request is None:
             return False
         self._due_at = now + self._context.request_timeout_ms / 1000
-        connection.post(request, FETCH_VERSION, partial(self._answered, connection))
+        if single is None:
+            connection.post(request, FETCH_VERSION, answered)
+        else:
+            correlation_id = connection.next_id
+            frame = self._single_fetches.frame(*single, broker_epoch=broker_epoch, correlation_id=correlation_id)
+            connection.post_frame(frame, answered)
         return True
 
     def _answered(self, connection: LeaderConnection, payload: memoryview) -> None:
         """Apply the response to a fetch, and send the next fetch, unless something has to be done before that."""
+        now = trio.current_time()
         try:
-            response = decode_response(FetchRequest, FETCH_VERSION, payload)
+            if single := single_response(payload):
+                outcomes = self._plan.handle_single(*single, now)
+            else:
+                outcomes = self._plan.handle_response(decode_response(FetchRequest, FETCH_VERSION, payload), now)
         except WireError as error:
             connection.close(f"an answer that cannot be read: {error}")
             return
-        now = trio.current_time()
         self._due_at = None
-        self._out_of_range = self._followed.apply(self._plan.handle_response(response, now))
+        self._out_of_range = self._followed.apply(outcomes)
         has_to_wait = self._followed.unflushed or self._out_of_range or now >= self._authenticate_at
         if has_to_wait or not self._send_fetch(connection, now):
             self._wake_up()
