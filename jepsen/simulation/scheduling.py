@@ -68,6 +68,7 @@ class WithholdingQueue(deque[Task]):
         self._note_batch = note_batch
         self._on_livelock = on_livelock
         self._steps = 0
+        self._is_watching = False
         self._time_before = -1.0
         self._queue = super().append
 
@@ -76,6 +77,7 @@ class WithholdingQueue(deque[Task]):
 
         Checking every task costs time, and tasks are rarely withheld: usually `append` is the deque's own method.
         """
+        self._is_watching = is_watching
         if is_watching:
             self.append = self._append_or_withhold  # type: ignore[method-assign]
         elif "append" in self.__dict__:
@@ -104,6 +106,14 @@ class WithholdingQueue(deque[Task]):
         self._steps += len(tasks)
         if self._steps >= STEPS_AT_ONCE_MAX:
             self._check_progress(tasks[0])
+
+    def may_run_on(self) -> bool:
+        """True if the last task of a batch may run on where it yields, because no task has become runnable meanwhile.
+
+        Running on counts as a step, so that a task that does nothing else is detected as a livelock.
+        """
+        self._steps += 1
+        return not self and not self._is_watching and self._steps < STEPS_AT_ONCE_MAX
 
     def _check_progress(self, task: Task) -> None:
         time_before, self._time_before, self._steps = self._time_before, self._now(), 0
@@ -172,7 +182,8 @@ def run_deterministically(
     With `threads_run_inline`, functions for Trio's threads run at once, in the calling task; without it, the call
     raises ThreadStarted. The garbage collector would run finalizers at arbitrary times. Raises what `main` raises.
     """
-    with _deterministic_order(seed), _no_threads(run_inline=threads_run_inline), no_collection(), _no_polling():
+    threads = _no_threads(run_inline=threads_run_inline)
+    with _deterministic_order(seed) as order, _no_needless_rounds(order), threads, no_collection(), _no_polling():
         return trio.run(main, clock=clock, strict_exception_groups=True)
 
 
@@ -185,31 +196,53 @@ class _BatchRandom:
 
     def __init__(self, seed: str, others: Random) -> None:
         # A str is seeded by its SHA-512, which does not depend on PYTHONHASHSEED.
+        self.batch: MutableSequence[Any] = []  # Trio takes out each task that it runs
         self._shuffle = Random(seed).shuffle
         self._thread = get_ident()
         self._others = others
 
     def shuffle(self, batch: MutableSequence[Any]) -> None:
-        if len(batch) == 1:
-            return  # most batches have one task
-        if get_ident() == self._thread:
-            self._shuffle(batch)
-        else:
+        if get_ident() != self._thread:
             self._others.shuffle(batch)
+            return
+        self.batch = batch
+        if len(batch) > 1:  # most batches have one task
+            self._shuffle(batch)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._others, name)
 
 
 @contextmanager
-def _deterministic_order(seed: str) -> Iterator[None]:
+def _deterministic_order(seed: str) -> Iterator[_BatchRandom]:
     before = _private._ALLOW_DETERMINISTIC_SCHEDULING, _private._r
-    _private._r = _BatchRandom(seed, _private._r)
+    _private._r = order = _BatchRandom(seed, _private._r)
     _private._ALLOW_DETERMINISTIC_SCHEDULING = True
+    try:
+        yield order
+    finally:
+        _private._ALLOW_DETERMINISTIC_SCHEDULING, _private._r = before
+
+
+@contextmanager
+def _no_needless_rounds(order: _BatchRandom) -> Iterator[None]:
+    """Let a task that yields run on if Trio would run it next, alone, at the same time.
+
+    All other tasks wait then, and the clock does not move, so a round of Trio's loop would only cost time. Every
+    segment that is sent and every free lock that is taken yields.
+    """
+    yield_to_others = _private.cancel_shielded_checkpoint
+
+    async def checkpoint() -> None:
+        queue = GLOBAL_RUN_CONTEXT.runner.runq
+        if order.batch or type(queue) is not WithholdingQueue or not queue.may_run_on():
+            await yield_to_others()
+
+    _private.cancel_shielded_checkpoint = trio.lowlevel.cancel_shielded_checkpoint = checkpoint
     try:
         yield
     finally:
-        _private._ALLOW_DETERMINISTIC_SCHEDULING, _private._r = before
+        _private.cancel_shielded_checkpoint = trio.lowlevel.cancel_shielded_checkpoint = yield_to_others
 
 
 @contextmanager

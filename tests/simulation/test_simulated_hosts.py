@@ -160,6 +160,43 @@ def test_running_for_ever_is_noticed() -> None:
         events_of(main)
 
 
+def test_a_task_that_yields_runs_on_only_if_no_other_task_can_run() -> None:
+    """A round of Trio's loop for the same task alone would change nothing."""
+    order: list[str] = []
+
+    async def take_turns(name: str) -> None:
+        for _ in range(3):
+            order.append(name)
+            await trio.lowlevel.checkpoint()
+
+    async def main(simulation: Simulation, host: Host, nursery: trio.Nursery) -> None:
+        steps = simulation.trace.steps
+        await take_turns("alone")
+        assert simulation.trace.steps == steps
+        async with trio.open_nursery() as together:
+            together.start_soon(take_turns, "one")
+            together.start_soon(take_turns, "other")
+
+    events_of(main)
+    assert order[:3] == ["alone"] * 3
+    assert [sorted(order[at : at + 2]) for at in (3, 5, 7)] == [["one", "other"]] * 3
+
+
+def test_a_task_that_pauses_its_own_host_does_not_run_on() -> None:
+    async def pause_itself(host: Host) -> None:
+        host.pause()
+        await trio.lowlevel.checkpoint()
+        assert not host.is_paused
+
+    async def main(simulation: Simulation, host: Host, nursery: trio.Nursery) -> None:
+        async with trio.open_nursery() as together:
+            together.start_soon(simulation.on, host, pause_itself, host)
+            await trio.sleep(1)
+            host.resume()
+
+    events_of(main)
+
+
 def test_waiting_for_ever_is_noticed() -> None:
     async def main(simulation: Simulation, host: Host, nursery: trio.Nursery) -> None:
         await trio.sleep_forever()
