@@ -4,13 +4,19 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
+from typing import cast
 
 import pytest
 
 from jepsen.checkers import Verdict
 from jepsen.history import Outcome
+from jepsen.processes.clients.client_process import ClientFailed
+from jepsen.processes.faults import FaultContext
 from jepsen.processes.faults.network_faults import ring_cuts
-from jepsen.store import Store
+from jepsen.processes.nodes import ProcessCluster
+from jepsen.processes.run.experiment import faults_written
+from jepsen.store import Fault, Store
 from tests.support.linux import needs_loopback_addresses
 
 # Seconds that a fault lasts, and until the next, on average.
@@ -105,3 +111,10 @@ def test_in_a_ring_everybody_reaches_a_majority_and_no_two_the_same(count: int) 
     hears = {name: frozenset(other for other in names if other == name or (other, name) not in cuts) for name in names}
     assert all(len(heard) == count // 2 + 1 for heard in hears.values())
     assert len(set(hears.values())) == count
+
+
+def test_run_without_a_verdict_leaves_the_faults_that_may_explain_it(tmp_path: Path) -> None:
+    context = FaultContext(cast(ProcessCluster, None), "queue", Random(1), lambda: 7.0, lambda what: None)
+    with pytest.raises(ClientFailed), faults_written(tmp_path, context), context.recorded("halves", ["n1"]):
+        raise ClientFailed("range1.1: no end")
+    assert Store(tmp_path).faults() == [Fault("halves", ("n1",), 7.0, 7.0)]

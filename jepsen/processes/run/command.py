@@ -149,7 +149,6 @@ def _write(store: Store, outcome: Outcome) -> None:
         write_history(outcome.history, file)
     for path in (store.directory / CLIENTS).glob("*.jsonl"):
         path.unlink()  # the history has it all
-    store.write_faults(outcome.context.faults)
     store.write_uptimes(_since(outcome.zero, (uptime for node in outcome.nodes for uptime in node.uptimes)))
     store.write_members(_since(outcome.zero, outcome.members))
 

@@ -23,7 +23,7 @@ from jepsen.processes.replica_logs import read_replicas
 from jepsen.processes.run.healing import NAME, heal, judge_output, record_node_failure, recorded, stop_all
 from jepsen.processes.run.member_processes import MemberProcesses
 from jepsen.processes.run.workloads import Workload
-from jepsen.store import Uptime
+from jepsen.store import Store, Uptime
 from jepsen.values import Healing
 
 _ANSWER_SECONDS: Final = 5.0
@@ -155,8 +155,9 @@ async def perform(experiment: Experiment) -> Outcome:
             topics = (TOPIC, *experiment.workload.more_topics)
             await trio.to_thread.run_sync(_create_topics, cluster, topics, experiment.partitions)
             await _run_one_by_one(experiment, experiment.workload.first, "first", cluster, journals, zero)
-            async with _watched(cluster, history), members.running():
-                await _run_nemesis(experiment, context, members, history, zero)
+            with faults_written(experiment.directory, context):
+                async with _watched(cluster, history), members.running():
+                    await _run_nemesis(experiment, context, members, history, zero)
             await _run_one_by_one(experiment, experiment.workload.last, "last", cluster, journals, zero)
             await _read_disks(context, history)
     return Outcome(zero, _whole_history(journals), context, list(cluster.nodes.values()), members.uptimes)
@@ -203,6 +204,15 @@ async def _run_nemesis(
 def _topics(context: FaultContext) -> list[str]:
     """The topics whose replicas must be identical at the end."""
     return [TOPIC, *([OFFSETS] if context.groups else []), *context.state_topics]
+
+
+@contextmanager
+def faults_written(directory: Path, context: FaultContext) -> Iterator[None]:
+    """Write the faults that were injected within the block, also if a client failed: they may explain its failure."""
+    try:
+        yield
+    finally:
+        Store(directory).write_faults(context.faults)
 
 
 @contextmanager
