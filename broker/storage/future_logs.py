@@ -8,6 +8,7 @@ Then no log has the partition's name, and `recover` puts the future log in place
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 
 from broker.storage.duplicate_log_dirs import Belongs
@@ -65,10 +66,11 @@ class FutureLogs:
     def remove(self, key: PartitionKey) -> None:
         """Delete the future log of a partition, if there is one."""
         found = self.find(key)
-        if found is None:
-            return
-        directory, future = found
-        del directory.futures[key]
+        if found is not None:
+            self._remove_from(found[0], key)
+
+    def _remove_from(self, directory: LogDir, key: PartitionKey) -> None:
+        future = directory.futures.pop(key)
         with self._log_manager.offline_on_error(directory):
             future.log.close()
             path = f"{directory.path}/{deleted_directory_name(*key, new_uuid(self._env.rng.randbytes))}"
@@ -102,19 +104,27 @@ class FutureLogs:
     def recover(self, belongs: Belongs) -> None:
         """Put the future logs in place that a power cut has left alone, and remove strays, after a start.
 
+        A partition has two future logs if a log directory failed and was left out of log.dirs for a while, in which the
+        replica moved elsewhere. The longest stays: any future log keeps its replica from being compacted.
+
         While a directory is offline, it may have the current log: then the future logs stay as they are. If the future
         log lacks records, the controller knows that this node did not shut down cleanly, or that its directory is gone.
         """
         for directory in self._directories():
             for key, future in list(directory.futures.items()):
-                if not belongs(key, future.topic_id, None):
-                    self.remove(key)
+                longest = max((each for each in self._directories() if key in each.futures), key=partial(_end_of, key))
+                if directory is not longest or not belongs(key, future.topic_id, None):
+                    self._remove_from(directory, key)
                 elif key not in self._log_manager.logs and not self._log_manager.any_offline:
                     self._env.trace("storage_future_log_recovered", path=future.log.directory)
                     self.put_in_place(key)
 
     def _directories(self) -> Iterator[LogDir]:
         return iter(self._log_manager.partition_directories())
+
+
+def _end_of(key: PartitionKey, directory: LogDir) -> int:
+    return directory.futures[key].log.log_end_offset
 
 
 def delete_hidden_segments(log: Log) -> None:

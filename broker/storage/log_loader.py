@@ -52,7 +52,7 @@ def load_log(
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
     snapshots = ProducerSnapshots(disk, directory, names, discard=discarded.append, trace=trace)
-    _drop_snapshots(snapshots, segments, start_offset, end_offset if clean else max(recovery_point, start_offset))
+    _drop_snapshots(snapshots, segments, end_offset if clean else max(recovery_point, segments.first_offset))
     producers = ProducerStates(snapshots, partition=recovery.partition, expiration_ms=producer_expiration_ms)
     load_producers(producers, segments, start_offset, end_offset, now_ms, trace)
     durability = Durability(disk, directory, segments, epochs, snapshots, trace)
@@ -75,19 +75,19 @@ def replay_repaired(log: Log) -> bool:
     if damaged_from is None:
         return False
     log.commit()
-    log.producers.snapshots.retain_within(log.log_start_offset, max(damaged_from, log.log_start_offset))
+    log.producers.snapshots.retain_within(log.segments.first_offset, damaged_from)
     log.reload_producers()
     return True
 
 
-def _drop_snapshots(snapshots: ProducerSnapshots, segments: SegmentList, start_offset: int, durable_end: int) -> None:
+def _drop_snapshots(snapshots: ProducerSnapshots, segments: SegmentList, durable_end: int) -> None:
     """Delete snapshots that belong to no segment, or are after what is known to be durable.
 
     The states are replayed from the last snapshot, and the transaction indexes are rebuilt from there. Entries of an
     index that may not be durable must therefore be after the snapshot.
     """
     snapshots.retain_for_segments(segments.base_offsets)
-    snapshots.retain_within(start_offset, durable_end)
+    snapshots.retain_within(segments.first_offset, durable_end)
 
 
 def _load_epochs(disk: Disk, directory: str, trace: Tracer) -> LeaderEpochCache | None:

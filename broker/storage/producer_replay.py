@@ -43,28 +43,33 @@ def load_producers(
 ) -> None:
     """Make `producers` and the transaction indexes match a log that was opened or truncated. Raises OSError.
 
+    Records before the log's start are replayed as far as their segment is there. Otherwise producers all of whose
+    records were deleted would be forgotten, as Kafka forgets them, and their retries would be stored again.
+
     A malformed transaction marker is skipped, so that its transaction stays open. Damaged batches are skipped, too;
     `incomplete_from` of the snapshots has the first one, which may be known before as `damaged_from`. Both are traced.
     """
     producers.snapshots.incomplete_from = damaged_from
     damaged = [each.base_offset for each in segments if each.transaction_index.is_damaged(each.base_offset)]
     if damaged:  # their entries are rebuilt from a snapshot before them
-        producers.snapshots.retain_within(log_start_offset, max(damaged[0], log_start_offset))
+        producers.snapshots.retain_within(segments.first_offset, damaged[0])
         trace("storage_transaction_index_corrupt", path=segments.active.directory, from_offset=damaged[0])
-    offset = producers.truncate_and_reload(log_start_offset, log_end_offset, now_ms=now_ms)
+    offset = producers.truncate_and_reload(segments.first_offset, log_end_offset, now_ms=now_ms)
     for segment in segments.since(offset):
         segment.transaction_index.truncate_to(offset)
     if offset < log_end_offset:
-        replay(producers, segments.since(offset), offset, trace)
+        _replay(producers, segments.since(offset), offset, log_start_offset, trace)
 
 
-def replay(producers: ProducerStates, segments: Sequence[Segment], offset: int, trace: Tracer) -> None:
+def _replay(
+    producers: ProducerStates, segments: Sequence[Segment], offset: int, log_start_offset: int, trace: Tracer
+) -> None:
     """Apply every batch from `offset` on to `producers` and to the transaction indexes, which must end at `offset`.
 
     Raises OSError.
     """
     for segment in segments:
-        replayed = _SegmentReplay(producers, segment, max(offset, segment.base_offset), trace)
+        replayed = _SegmentReplay(producers, segment, max(offset, segment.base_offset), log_start_offset, trace)
         try:
             replayed.run()
         finally:
@@ -78,6 +83,7 @@ class _SegmentReplay:
     producers: ProducerStates
     segment: Segment
     next_offset: int
+    log_start_offset: int
     trace: Tracer
     aborted: list[AbortedTransaction] = attrs.field(factory=list)
     _position: int = 0
@@ -106,13 +112,15 @@ class _SegmentReplay:
         self._position, self.next_offset = position + header.size, max(header.next_offset, self.next_offset)
 
     def _skip(self, error: CorruptBatch) -> None:
-        """Go on after a damaged batch."""
-        segment, snapshots, first = self.segment, self.producers.snapshots, self.next_offset
-        self.trace("storage_replay_incomplete", path=segment.directory, error=str(error))
-        known = snapshots.incomplete_from
-        snapshots.incomplete_from = first if known is None else min(first, known)
+        """Go on after a damaged batch. One before the log's start is never repaired, so the states do without it."""
+        segment, snapshots = self.segment, self.producers.snapshots
         found = find_intact(segment.file, self._position, segment.written, segment.loaded_index().values)
         self._position = segment.written if found is None else found.position
+        if found is not None and found.header.base_offset <= self.log_start_offset:
+            return
+        self.trace("storage_replay_incomplete", path=segment.directory, error=str(error))
+        first, known = max(self.next_offset, self.log_start_offset), snapshots.incomplete_from
+        snapshots.incomplete_from = first if known is None else min(first, known)
 
 
 def replay_or_trace(

@@ -164,9 +164,12 @@ class ProducerSnapshots:
         self.latest_offset = default_offset
         return default_offset, []
 
-    def retain_within(self, log_start_offset: int, log_end_offset: int) -> None:
-        """Delete the snapshots outside of a log with this start and end."""
-        self._delete([offset for offset in self._offsets if not log_start_offset < offset <= log_end_offset])
+    def retain_within(self, first_offset: int, log_end_offset: int) -> None:
+        """Delete the snapshots outside of a log with this end, whose first segment begins at `first_offset`.
+
+        The one at `first_offset` stays: it has the producers all of whose records were deleted.
+        """
+        self._delete([offset for offset in self._offsets if not first_offset <= offset <= log_end_offset])
 
     def retain_for_segments(self, base_offsets: Collection[int]) -> None:
         """Delete the snapshots at offsets where no segment begins, except one after the start of the last segment.

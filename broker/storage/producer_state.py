@@ -357,18 +357,19 @@ class ProducerStates:
             for producer_id in unused:
                 del self.verifications[producer_id]
 
-    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, *, now_ms: int) -> int:
+    def truncate_and_reload(self, first_offset: int, log_end_offset: int, *, now_ms: int) -> int:
         """Reload the newest snapshot within the log; returns the offset from which the log must be replayed.
 
-        Called when a log is opened or truncated. Snapshots outside (start, end] and corrupt ones are deleted. A
-        snapshot does not tell of transactions that have ended, perhaps with a marker that is not replicated yet.
+        Called when a log is opened or truncated, whose first segment begins at `first_offset`. Snapshots outside
+        [first, end] and corrupt ones are deleted. A snapshot does not tell of transactions that have ended, perhaps
+        with a marker that is not replicated yet.
         """
         unreplicated = [each for each in self.unreplicated if each[1] < log_end_offset]
         self.clear()
         heapify(unreplicated)
         self.unreplicated = unreplicated
-        self.snapshots.retain_within(log_start_offset, log_end_offset)
-        offset, entries = self.snapshots.load_latest(default_offset=log_start_offset)
+        self.snapshots.retain_within(first_offset, log_end_offset)
+        offset, entries = self.snapshots.load_latest(default_offset=first_offset)
         self.restore(entries, now_ms=now_ms)
         return offset
 

@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 import trio
@@ -222,6 +223,24 @@ async def test_future_log_of_a_deleted_topic_is_removed_at_the_start(tmp_path: P
 
     async with running_node(tmp_path, **two_directories(tmp_path)) as node:
         await until(lambda: not [each for each in (tmp_path / "two").iterdir() if each.name.startswith("gone")])
+
+
+async def test_second_future_log_of_a_replica_is_removed_at_the_start(tmp_path: Path) -> None:
+    """It would keep the replica from being compacted. A directory that was not in log.dirs for a while may have it."""
+    log_dirs = ",".join(str(tmp_path / name) for name in ("zero", "one", "two"))
+    async with running_node(tmp_path, log_dirs=log_dirs) as node, connected(node.port) as client:
+        await create_topic(client, "other")
+        await held_move(node, client, tmp_path)
+        node.crash()
+    (future,) = (tmp_path / "two").glob("topic-0.*-future")
+    copytree(future, tmp_path / "zero" / f"topic-0.{'0' * 32}-future")
+
+    async with running_node(tmp_path, log_dirs=log_dirs) as node, connected(node.port) as client:
+        await set_quota(client, 1 << 30)
+        await until(lambda: bool(node.traced.of("replica_moved")))
+        await until(lambda: not list(tmp_path.glob("*/topic-0.*-future")))
+        assert node.node.broker is not None
+        assert not any(each.futures for each in node.node.broker._log_manager.partition_directories())
 
 
 class DiskFailingAtRename(FaultyDisk):

@@ -15,6 +15,7 @@ from tests.support.linux import reads_proc
 from tests.support.logs import DAY_MS, NOW_MS, append, batch, close_log, listing, open_log, segment_bases, values
 
 BATCH = len(batch(b"x"))
+MAGIC = 16  # the byte of a batch that has its version
 
 
 @pytest.fixture
@@ -160,3 +161,44 @@ def test_retention_check_closes_idle_files_and_the_log_continues(six: Log, tmp_p
     append(six, b"7", timestamp=NOW_MS)
     assert values(six) == [b"%d" % number for number in range(8)]
     assert values(open_log(tmp_path / "t-0")) == [b"%d" % number for number in range(8)]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("is_removed", [True, False])
+async def test_restart_keeps_the_producers_of_a_log_whose_records_are_all_deleted(
+    tmp_path: Path, is_removed: bool, is_clean: bool
+) -> None:
+    """Kafka forgets them, and stores a retry again. With `is_removed`, the segment of the records is gone."""
+    log = open_log(tmp_path / "t-0")
+    numbered = {"producer_id": 7, "producer_epoch": 2, "base_sequence": 5}
+    append(log, b"one", b"two", **numbered)
+    assert log.advance_log_start_offset(2)
+    if is_removed:
+        evolve(log, retention_ms=0)
+        delete_old_segments(log, NOW_MS + 1, 2)
+    assert segment_bases(log) == ([2] if is_removed else [0])
+    if is_clean:
+        await close_log(log)
+
+    reopened = open_log(tmp_path / "t-0", clean=is_clean, recovery_point=2, log_start_offset=2)
+    assert (reopened.log_start_offset, reopened.log_end_offset) == (2, 2)
+    retry = reopened.append(batch(b"one", b"two", **numbered), leader_epoch=0, now_ms=NOW_MS)
+    assert (retry.first_offset, retry.duplicate) == (0, True)
+
+
+async def test_damage_to_deleted_records_does_not_keep_a_log_from_producer_snapshots(tmp_path: Path) -> None:
+    """Damage to records that exist does, until they are repaired."""
+    config = LogConfig(index_interval_bytes=1)
+    log = open_log(tmp_path / "t-0", config)
+    for number in range(4):
+        append(log, b"%d" % number, producer_id=number, producer_epoch=0, base_sequence=0)
+    await close_log(log)
+    (tmp_path / "t-0" / "00000000000000000004.snapshot").unlink()
+    with (tmp_path / "t-0" / "00000000000000000000.log").open("r+b") as segment:
+        segment.seek(BATCH + MAGIC)
+        segment.write(b"\x07")
+
+    reopened = open_log(tmp_path / "t-0", config, recovery_point=4, clean=True, log_start_offset=2)
+    assert [state.producer_id for state in reopened.producers.active()] == [0, 2, 3]
+    await close_log(reopened)
+    assert listing(tmp_path / "t-0", ".snapshot") == ["00000000000000000004.snapshot"]

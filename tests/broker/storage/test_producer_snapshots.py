@@ -164,7 +164,7 @@ def test_snapshots_outside_the_log_are_dropped(directory):
     for offset in (5, 10, 15, 20):
         snapshots.write(offset, [])
     snapshots.retain_within(5, 15)
-    assert list(snapshots.offsets) == [10, 15]
+    assert list(snapshots.offsets) == [5, 10, 15]
 
 
 def test_snapshots_are_deleted_with_their_segments(directory):

@@ -36,10 +36,7 @@ KEYS = st.integers(0, 4)
 
 @attrs.define
 class Written:
-    """A record, or a marker without key. `marker` is the offset of the marker that ended the record's transaction.
-
-    A log that is loaded again after its open record was deleted may have lost sight of it: `may_be_forgotten`.
-    """
+    """A record, or a marker without key. `marker` is the offset of the marker that ended the record's transaction."""
 
     offset: int
     key: bytes | None
@@ -47,7 +44,6 @@ class Written:
     producer_id: int = -1
     marker: int | None = None
     is_committed: bool = True
-    may_be_forgotten: bool = False
 
     @property
     def is_stable(self) -> bool:
@@ -124,7 +120,7 @@ class TransactionalLogMachine(RuleBasedStateMachine):
     @rule(producer_id=PRODUCERS)
     def end_with_a_marker_of_the_same_epoch(self, producer_id: int) -> None:
         """Under transaction.version 2, such a marker belongs to an earlier transaction."""
-        if any(not record.may_be_forgotten for record in self.open_records(producer_id)):
+        if self.open_records(producer_id):
             try:
                 append_marker(
                     self.log, producer_id, is_commit=True, epoch=self.epochs[producer_id], transaction_version=2
@@ -209,7 +205,6 @@ class TransactionalLogMachine(RuleBasedStateMachine):
             if record.marker is not None and record.marker >= end:
                 record.marker = None
                 record.is_committed = True
-            record.may_be_forgotten |= not record.is_stable and record.offset < self.log.log_start_offset
         for producer_id in range(3):  # a truncation may have removed the batches of an epoch
             state = self.log.producers.get(producer_id)
             self.epochs[producer_id] = 0 if state is None else max(state.epoch, 0)
@@ -220,7 +215,7 @@ class TransactionalLogMachine(RuleBasedStateMachine):
             return
         high_watermark, start = self.commit_state.high_watermark, self.log.log_start_offset
         stable = self.commit_state.last_stable_offset(self.log)
-        firsts = [each.offset for each in self.written if not each.is_stable and not each.may_be_forgotten]
+        firsts = [each.offset for each in self.written if not each.is_stable]
         assert stable <= max(min([high_watermark, *firsts]), start)
         unreplicated = [
             each.offset
@@ -257,13 +252,15 @@ TransactionalLogMachine.TestCase.settings = settings(max_examples=40, stateful_s
 test_transactional_log_against_a_list = TransactionalLogMachine.TestCase
 
 
-def test_crash_forgets_a_transaction_whose_records_are_deleted() -> None:
+def test_crash_keeps_a_transaction_whose_records_are_deleted() -> None:
+    """The producers of deleted records are replayed, too, while the segment is there."""
+
     def steps(machine: TransactionalLogMachine) -> None:
         machine.write(0, [1])
         machine.replicate_all()
         machine.delete_records(1)
         machine.crash_and_reopen()
-        assert not machine.log.producers.has_open_transaction(0, 0)
+        assert machine.log.producers.has_open_transaction(0, 0)
         machine.end_with_a_marker_of_the_same_epoch(0)
         machine.last_stable_offset_is_before_open_transactions()
         machine.write(0, [1])
