@@ -55,6 +55,7 @@
 #   make bench-plans         plans of `kraft reassign plan` beside those of Kafka's tool; needs java and mvn, skipped without
 #   make bench-test-clusters how fast a test gets a node or a cluster, beside kraft cluster start; ARGS="--runs 200"
 #   make bench-tls           TLS beside Apache Kafka's, and beside no TLS; needs java and mvn, skipped without
+#   make bench-host-brokers  CPU time per record and request with 1, 2 and 4 brokers of one host; ARGS="--rounds 1"
 #   make bench-scrub         CPU of the scrubber per GB, and latencies beside a pass; ARGS="--seconds 60"
 #   make bench-spark-load    a load of 10 GB by Spark, killed and resumed; ARGS="--gigabytes 1"
 #   make bench-spark         reads by Spark beside Spark's own Kafka connector; needs java, and mvn for the connector
@@ -95,7 +96,7 @@ PORTABLE_TESTS := tests/kraft tests/broker/net tests/broker/cli tests/broker/cli
 	transaction-kills maintenance spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-report bench-kafka bench-replication \
 	bench-followers bench-moves bench-transactions bench-groups bench-share bench-quotas bench-metadata bench-loop-holds \
-	bench-metrics bench-plans bench-test-clusters bench-scrub bench-tls bench-spark bench-spark-load bench-spark-check kafka-dump-log
+	bench-metrics bench-plans bench-test-clusters bench-host-brokers bench-scrub bench-tls bench-spark bench-spark-load bench-spark-check kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -273,6 +274,9 @@ bench-test-clusters: $(VENV)/.installed-bench
 
 bench-plans: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_plans
+
+bench-host-brokers: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.bench_host_brokers $(ARGS)
 
 bench-tls: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.bench_tls $(ARGS)

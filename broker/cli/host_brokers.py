@@ -5,6 +5,7 @@ operator or the service manager notices. SIGTERM, SIGINT and SIGHUP stop the bro
 the controller that their leaders are handed over by.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -101,11 +102,11 @@ class _Brokers:
         try:
             bound = await bind_listener(listener, self._config.socket_listen_backlog_size)
         except OSError as error:
-            print_error(f"kraft: {error_text(error)}")
+            say(f"kraft: {error_text(error)}", print_error)
             self.supervisor.failed = True
             self.supervisor.stop()
             return
-        print_line(f"kraft: listening on {bound}", flush=True)
+        say(f"kraft: listening on {bound}", _print_now)
         await metrics.run(bound.sockets)
 
     def _scrape_failed(self, error: Exception) -> None:
@@ -117,24 +118,22 @@ class _Brokers:
             self._metrics.set_port(name, int(port[1]))
             return
         shown = line if line.startswith("{") else f"broker {name} | {line}"
-        if _ANNOUNCEMENT.match(line):
-            print_line(shown, flush=True)
-        else:
-            print_error(shown)
+        say(shown, print_error if _ANNOUNCEMENT.match(line) is None else _print_now)
 
     def _report_serving(self) -> None:
         self._have_served = True
-        print_line(f"kraft: all {len(self._ids)} brokers of this host serve: {', '.join(self._ids)}", flush=True)
+        say(f"kraft: all {len(self._ids)} brokers of this host serve: {', '.join(self._ids)}", _print_now)
 
     def _on_end(self, end: TaskEnd) -> float | None:
         name, how = end.task.name, describe_end(end.code)
         if self._metrics is not None:
             self._metrics.set_port(name, None)
         if end.is_stopping:
-            print_error(f"kraft: broker {name} has ended with {how} while it was to stop")
+            say(f"kraft: broker {name} has ended with {how} while it was to stop", print_error)
             return None
         if not self._have_served:
-            print_error(f"kraft: broker {name} has ended with {how} before all brokers of this host served: all stop")
+            why = "before all brokers of this host served: all stop"
+            say(f"kraft: broker {name} has ended with {how} {why}", print_error)
             self.supervisor.stop()
             return None
         delay_s = self._delay_s(end)
@@ -150,6 +149,16 @@ class _Brokers:
             return 0.0
         self._failures[name] += 1
         return restart_delay_s(self._failures[name])
+
+
+def _print_now(text: str) -> None:
+    print_line(text, flush=True)
+
+
+def say(text: str, write: Callable[[str], None]) -> None:
+    """Print a line. A reader that is gone, or a full disk, is no reason to end the brokers."""
+    with contextlib.suppress(OSError):
+        write(text)
 
 
 def restart_delay_s(failures: int) -> float:

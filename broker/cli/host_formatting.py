@@ -67,9 +67,14 @@ async def _format(env: Env, config: KafkaConfig, formatting: Formatting) -> None
 
 
 def _is_new(env: Env, config: KafkaConfig) -> bool:
-    """True if a broker has no data, and no directory that is formatted. The start of any other says what is wrong."""
-    directories = {*config.log_directories, config.metadata_directory}
-    return all(
-        kept_data(env.disk, directory) is None and not env.disk.exists(f"{directory}/{META_PROPERTIES}")
-        for directory in sorted(directories)
-    )
+    """True if a broker has no data, and no directory that is formatted. The start of any other says what is wrong.
+
+    A broker with a directory that cannot be read is not new: it starts without that directory, if it can.
+    """
+    try:
+        return all(
+            kept_data(env.disk, directory) is None and not env.disk.exists(f"{directory}/{META_PROPERTIES}")
+            for directory in sorted({*config.log_directories, config.metadata_directory})
+        )
+    except OSError:
+        return False

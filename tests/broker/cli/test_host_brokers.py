@@ -1,7 +1,9 @@
 """`kraft start` with several brokers of one host, as a process with a real client."""
 
+import contextlib
 import os
 import re
+import shutil
 import signal
 import socket
 import time
@@ -13,16 +15,23 @@ import trio
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from broker.cli.host_brokers import FIRST_DELAY_S, LAST_DELAY_S, restart_delay_s
-from broker.cli.kafka_tools.tools import main
+from broker.cli.host_brokers import FIRST_DELAY_S, LAST_DELAY_S, restart_delay_s, say
+from broker.cli.host_formatting import format_host
+from broker.cli.kafka_tools import server_stop
+from broker.cli.kafka_tools.tools import main, run_tool
+from broker.cli.node_config import read_host
+from broker.cli.printing import print_error
+from broker.storage.meta_properties import read_meta_properties
 from jepsen.processes.launcher import NODE
 from jepsen.processes.ports import free_ports
 from jepsen.processes.server_process import ServerProcess
+from kraft.env import RealDisk
 from tests.support.cluster_process import random_uuid, run_command
 from tests.support.committed_records import committed_values
 from tests.support.confluent_driver import create_replicated_topic
 from tests.support.internal_topics import FEW_PARTITIONS
-from tests.support.linux import child_processes, command_of, process_exists
+from tests.support.linux import child_processes, command_of, process_exists, reads_proc
+from tests.support.node_process import KRAFT
 from tests.support.scraped_metrics import Scrape, get
 
 # Far longer than necessary, for busy machines.
@@ -58,8 +67,15 @@ class HostProcess(ServerProcess):
         self.properties_path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         return self.properties_path
 
+    def command(self) -> list[str]:
+        return [KRAFT, "start", str(self.write_properties())]
+
     def launch(self) -> None:
-        self.fork(NODE, ["start", str(self.write_properties())])
+        self.fork(NODE, self.command()[1:])
+
+    def launch_by_command(self) -> None:
+        """Start it with the command line of the command, by which kafka-server-stop finds it."""
+        super().launch()
 
     def wait_for(self, pattern: str) -> re.Match[str]:
         """Wait until a line of the output matches."""
@@ -156,10 +172,14 @@ def scraped(port: int) -> dict[str, dict[str, float]]:
     return values
 
 
-def test_broker_that_is_killed_comes_back_with_its_records(host: Callable[..., HostProcess], tmp_path: Path) -> None:
+@reads_proc
+def test_broker_that_is_killed_comes_back_with_its_records(
+    host: Callable[..., HostProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     http = free_ports(1)[0]
     running = host("data", f"http.listener=127.0.0.1:{http}")
-    running.start()
+    running.launch_by_command()
+    running.wait_serving()
     create_replicated_topic(running.bootstrap, "t", 4, 1)
     assert set(leaders_of(running.bootstrap, "t").values()) == {1, 2}
     assert produce(running.bootstrap, "t", 4, b"before") == []
@@ -174,8 +194,13 @@ def test_broker_that_is_killed_comes_back_with_its_records(host: Callable[..., H
     assert committed_values(running.bootstrap, "t") == [b"before"] * 4 + [b"during"] * 4
     assert scraped(http)["kraft_broker_up"] == {"1": 1, "2": 1}, "the port of the new process is known"
 
-    pids = running.brokers()
-    assert running.end() == 0
+    # kafka-server-stop leaves the brokers to their supervisor. It must not find the nodes of other tests.
+    for pid in (running.pid, *(pids := running.brokers())):
+        (tmp_path / "processes").mkdir(exist_ok=True)
+        (tmp_path / "processes" / str(pid)).symlink_to(f"/proc/{pid}")
+    monkeypatch.setattr(server_stop, "_PROCESSES", tmp_path / "processes")
+    assert trio.run(run_tool, "kafka-server-stop", []) == 0
+    assert running.process.wait(TIMEOUT_S) == 0
     assert len(pids) == 2
     assert not any(map(process_exists, pids))
     stopped = re.findall(r" node (\d): node_stopped$", running.output(), re.MULTILINE)
@@ -268,3 +293,46 @@ def test_delays_of_restarts_double_up_to_a_bound() -> None:
         4 * FIRST_DELAY_S,
     ]
     assert restart_delay_s(1_000_000) == LAST_DELAY_S
+
+
+def test_line_without_a_reader_does_not_end_the_brokers() -> None:
+    """For example, of a pipe that was closed, or on a disk that is full."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    stream = os.fdopen(writing, "w")
+    with contextlib.redirect_stderr(stream):
+        say("kraft: a line", print_error)
+    with pytest.raises(BrokenPipeError):
+        stream.close()
+
+
+def test_broker_with_a_directory_that_cannot_be_read_is_not_formatted_again(tmp_path: Path) -> None:
+    """The start leaves it to the broker, which serves without that directory."""
+    overrides = ["kraft.brokers=2", f"log.dirs={tmp_path}/a,{tmp_path}/b"]
+    configs = [broker.config for broker in read_host(None, overrides).brokers]
+    assert format_host(configs) == 0
+    shutil.rmtree(tmp_path / "a" / "broker-2")
+    (tmp_path / "a" / "broker-2").write_text("no directory")
+    before = (tmp_path / "b" / "broker-2" / "meta.properties").read_bytes()
+    assert format_host(configs) == 0
+    assert (tmp_path / "b" / "broker-2" / "meta.properties").read_bytes() == before
+
+
+def test_new_metadata_is_not_founded_beside_brokers_that_have_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configs = [broker.config for broker in read_host(None, ["kraft.brokers=2", f"log.dirs={tmp_path}"]).brokers]
+    assert format_host(configs) == 0
+    shutil.rmtree(tmp_path / "broker-1")
+    assert format_host(configs) == 1
+    assert "its metadata is lost" in capsys.readouterr().err
+    assert not (tmp_path / "broker-1").exists()
+
+
+def test_broker_that_is_added_joins_the_cluster_of_the_first(tmp_path: Path) -> None:
+    for brokers in (2, 3):
+        overrides = [f"kraft.brokers={brokers}", f"log.dirs={tmp_path}"]
+        assert format_host([broker.config for broker in read_host(None, overrides).brokers]) == 0
+    stored = [read_meta_properties(RealDisk(), f"{tmp_path}/broker-{node_id}") for node_id in (1, 2, 3)]
+    assert len({each.cluster_id for each in stored if each is not None}) == 1
+    assert [None if each is None else each.node_id for each in stored] == [1, 2, 3]
