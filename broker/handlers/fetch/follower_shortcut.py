@@ -16,7 +16,8 @@ from broker.handlers.fetch.log_reader import LogReader
 from broker.handlers.fetch.policies import FollowerPolicy, fetch_policy
 from broker.handlers.fetch.reply_template import read_small, reply_template, reply_with
 from broker.handlers.fetch.throttling import response_bytes_max
-from broker.net.completion import RequestWait
+from broker.net.completion import Completion
+from broker.net.deadlines import Deadline
 from broker.net.reply import Part, PendingReply
 from broker.replication.cached_partition import CachedPartition
 from broker.replication.fetch_sessions import INITIAL_EPOCH, Fetch, FetchSession
@@ -235,20 +236,24 @@ class _Entry:
         self, session: Session, correlation_id: int, leader: LeaderRole, max_wait_ms: int, request_bytes: int
     ) -> PendingReply:
         """The response once there are records, or after `max_wait_ms`."""
-        context = BrokerContext(self._server, session, self._codec, correlation_id, self._client_id, request_bytes)
         self.session.mark_idle(self.cached)
         self._policy.add_waiter(leader.partition, self.cached)
-        wait = FollowerWait(self, leader, correlation_id)
-        wait.expire_in(context.services.deadlines, max_wait_ms / 1000, wait.expire)
-        work = self._wait(context, wait, Fetch(self.session, is_full=False))
-        reply = context.server.scheduler.start(context, work, in_turns=True)
-        assert isinstance(reply, PendingReply), "it waits"
-        return reply
+        wait = FollowerWait(self, session, leader, correlation_id, request_bytes)
+        wait.deadline = self._server.services.deadlines.add(trio.current_time() + max_wait_ms / 1000, wait.expire)
+        return wait
 
-    def _wait(self, context: BrokerContext, wait: "FollowerWait", fetch: Fetch) -> Work[Frame | FetchResponse]:
-        frame = yield from wait
-        if frame is not None:
-            return frame
+    def respond_by_handler(self, wait: "FollowerWait") -> None:
+        """Have the handler's code make the response to a request that has waited."""
+        request = wait.client_session, self._codec, wait.correlation_id, self._client_id, wait.request_bytes
+        context, begun = BrokerContext(self._server, *request), Completion[None]()
+        reply = self._server.scheduler.start(context, self._respond_after(begun, context, wait.fetch), in_turns=True)
+        assert isinstance(reply, PendingReply), "it has not begun"
+        wait.on_abandon = reply.abandon
+        reply.on_completed = lambda: wait.complete(reply.outcome)
+        begun.complete(None)
+
+    def _respond_after(self, begun: Completion[None], context: BrokerContext, fetch: Fetch) -> Work[FetchResponse]:
+        yield from begun
         if fetch.is_current:
             self.session.due[self.cached] = None  # its high watermark may have advanced with this request
         reader = LogReader(context, fetch, self._policy, self._max_bytes, has_updated_followers=True)
@@ -274,16 +279,25 @@ class _Entry:
         return False
 
 
-class FollowerWait(RequestWait[Frame | None]):
-    """Waits until there are records; completes with the response, or with None if the handler has to make it."""
+class FollowerWait(PendingReply):
+    """The reply to a request that waits until there are records; at its deadline the handler makes the response.
 
-    __slots__ = ("_correlation_id", "_entry", "_leader")
+    `client_session` is the connection's session, `fetch` the request in the fetch session. The wait has a `deadline`
+    until it ends.
+    """
 
-    def __init__(self, entry: _Entry, leader: LeaderRole, correlation_id: int) -> None:
-        super().__init__()
+    __slots__ = ("_entry", "_leader", "client_session", "correlation_id", "deadline", "fetch", "request_bytes")
+
+    def __init__(self, entry: _Entry, session: Session, leader: LeaderRole, correlation_id: int, size: int) -> None:
+        assert session.connection is not None, "followers' requests are not forwarded"
+        super().__init__(session.connection)
+        self.deadline: Deadline | None = None
         self._entry = entry
         self._leader = leader
-        self._correlation_id = correlation_id
+        self.client_session = session
+        self.correlation_id = correlation_id
+        self.fetch = Fetch(entry.session, is_full=False)
+        self.request_bytes = size
         entry.session.waiter = self
 
     def moved(self, cached: CachedPartition, partition: Partition) -> None:
@@ -291,16 +305,29 @@ class FollowerWait(RequestWait[Frame | None]):
         entry = self._entry
         if not entry.must_respond(cached, partition):
             return
-        if cached is entry.cached and len(entry.session.due) == 1:
-            self.complete(entry.reply_when_moved(self._correlation_id, self._leader, partition))
+        is_alone = cached is entry.cached and len(entry.session.due) == 1  # no other partition has news
+        frame = entry.reply_when_moved(self.correlation_id, self._leader, partition) if is_alone else None
+        if frame is None:
+            self.expire()
         else:
-            self.complete(None)  # the response has news of other partitions, too
+            self._end()
+            self.complete(frame)
 
     def expire(self) -> None:
         """Respond with what is readable now."""
-        self.complete(None)
+        if self.deadline is not None:
+            self._end()
+            self._entry.respond_by_handler(self)
 
-    def stop_waiting(self) -> None:
+    def abandon(self) -> None:
+        self._end()
+        super().abandon()
+
+    def _end(self) -> None:
+        """Wait for nothing more."""
+        if self.deadline is not None:
+            self.deadline.cancel()
+            self.deadline = None
         if self._entry.session.waiter is self:
             self._entry.session.waiter = None
 
