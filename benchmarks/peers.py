@@ -20,6 +20,7 @@ COMMON_OVERRIDES = {"log.segment.delete.delay.ms": "0", "num.partitions": "1"}
 
 _START_TIMEOUT_S = 180
 _STOP_TIMEOUT_S = 30
+_LOG_TAIL = 2000
 
 
 class PeerFailed(Exception):
@@ -116,9 +117,12 @@ class Peer:
             if self._process.poll() is not None:
                 break
             time.sleep(0.002)
-        tail = self.log.read_text(errors="replace")[-2000:]
+        tail = self._log_tail()
         self.remove()
         raise PeerFailed(f"{self.name} did not start:\n{tail}")
+
+    def _log_tail(self) -> str:
+        return self.log.read_text(errors="replace")[-_LOG_TAIL:]
 
     def kill(self) -> None:
         """kill -9."""
@@ -140,7 +144,9 @@ class Peer:
         self._process = None
 
     def remove(self) -> None:
-        """Stop, and delete the data."""
+        """Stop, and delete the data. The log of a node that served and has ended on its own is printed before."""
+        if self.startup_s and self._process is not None and (code := self._process.poll()) is not None:
+            print(f"{self.name} ended on its own with exit code {code}:\n{self._log_tail()}", file=sys.stderr)
         self.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
 

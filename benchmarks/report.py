@@ -22,9 +22,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def number(value: float) -> str:
-    """Format with three significant digits and separated thousands."""
+    """Format with two or three significant digits and separated thousands."""
     if value >= 1000:
         return f"{value:,.0f}"
+    if 0 < value < 0.095:
+        return f"{value:.2g}"
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 

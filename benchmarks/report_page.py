@@ -22,7 +22,7 @@ _HEAD: Final = """# Benchmarks
 This page compares this project with Apache Kafka on one machine, in one run, under the same loads.
 
 ```
-make bench-report                                   # all of it; needs java and mvn
+make bench-report                                    # all of it; needs java and mvn
 make bench-report ARGS="--only zstd TLS --rounds 1"  # some loads
 make bench-report ARGS="--from docs/benchmarks.json" # this page again, of its figures
 ```

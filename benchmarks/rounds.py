@@ -10,8 +10,9 @@ from benchmarks.figures import Figure, Series
 from benchmarks.loadgen import LoadFailed
 from benchmarks.peers import Subject
 
-# A JVM compiles code that runs often. So all nodes first run this many unmeasured rounds of each load.
-WARM_UP_ROUNDS = 2
+# A JVM compiles code that runs often. So all nodes first run every load in this many unmeasured rounds. Those of the
+# benchmark page take half a minute on each node.
+WARM_UP_ROUNDS = 1
 
 
 def alternate(

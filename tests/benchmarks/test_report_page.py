@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from benchmarks import report_page, report_plots
+from benchmarks import report, report_page, report_plots
 from benchmarks.figures import Comparison, Figure, Series, Spread
 from benchmarks.latency_shares import ANSWERED, OFFERED, SHARES_PERCENT, load_name
 from tests.support.source_code import ROOT
@@ -108,6 +108,14 @@ def test_table_of_a_run_marks_a_ratio_within_the_noise_if_it_has_a_spread() -> N
         series.add(OURS, [Figure("a", "s", ours), Figure("b", "s", ours + 5)])
         series.add(KAFKA, [Figure("a", "s", theirs), Figure("b", "s", theirs)])
     assert [row[4] for row in series.rows()] == ["1.33, within the noise", "4.67"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0.00"), (0.0123, "0.012"), (0.1, "0.10"), (9.99, "9.99"), (12.34, "12.3"), (123456, "123,456")],
+)
+def test_numbers_have_at_least_two_significant_digits(value: float, text: str) -> None:
+    assert report.number(value) == text
 
 
 def test_series_is_the_same_after_json() -> None:
