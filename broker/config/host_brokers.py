@@ -62,7 +62,15 @@ def _overrides(config: KafkaConfig, index: int) -> dict[str, str]:
         overrides["metadata.log.dir"] = f"{config.metadata_log_dir}/broker-{node_id}"
     if config.endpoints.http is not None:
         overrides["http.listener"] = _HTTP_LISTENER
-    return overrides if index == 0 else {**overrides, **_of_further_broker(config, index)}
+    return {**overrides, **(_of_first_broker(config) if index == 0 else _of_further_broker(config, index))}
+
+
+def _of_first_broker(config: KafkaConfig) -> dict[str, str]:
+    """The listeners of the first broker. If the file changes, a restart leaves them as those of the others are."""
+    overrides = {"listeners": config.listeners}
+    if config.advertised_listeners is not None:
+        overrides["advertised.listeners"] = config.advertised_listeners
+    return overrides
 
 
 def _of_further_broker(config: KafkaConfig, index: int) -> dict[str, str]:

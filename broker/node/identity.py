@@ -73,6 +73,11 @@ def _refuse_data_without_properties(env: Env, config: KafkaConfig) -> None:
     A new cluster would move all logs there aside, and a voter with a new directory id would not be a voter.
     """
     for directory in dict.fromkeys((config.metadata_directory, *config.log_directories)):
+        if env.disk.exists(f"{directory}/broker-{config.node_id}/{META_PROPERTIES}"):
+            raise NotFormatted(
+                f"{directory} holds the data of several brokers of one host. Start them with their "
+                "number: `kraft start --brokers N`, or kraft.brokers=N in the properties file."
+            )
         kept = kept_data(env.disk, directory)
         if kept is None:
             continue

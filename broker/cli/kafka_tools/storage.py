@@ -9,7 +9,7 @@ from typing import Final
 from broker.cli.errors import UnreadableFile
 from broker.cli.kafka_tools.files import directory_problem
 from broker.cli.kafka_tools.options import OptionParser, ToolExit, UsageFailure, option
-from broker.cli.node_config import read_node_config
+from broker.cli.node_config import read_host
 from broker.cli.printing import print_text
 from broker.storage.meta_properties import META_PROPERTIES, MetaProperties, MetaPropertiesError, read_meta_properties
 from broker.wire.uuids import encode_uuid
@@ -34,10 +34,10 @@ async def run(arguments: Sequence[str]) -> int:
 def _print_info(path: str) -> int:
     """Prints the directories and their problems. Returns exit code 1 if there are problems. Raises ToolExit."""
     try:
-        config = read_node_config(path, ())
+        configs = [broker.config for broker in read_host(path, ()).brokers]
     except (InvalidConfig, UnreadableFile) as error:
         raise ToolExit(1, str(error)) from error
-    directories = sorted({*config.log_directories, config.metadata_directory})
+    directories = sorted({each for config in configs for each in (*config.log_directories, config.metadata_directory)})
     found = [directory for directory in directories if directory_problem(directory) is None]
     if found:
         print_text("Found log directory:" if len(found) == 1 else "Found log directories:")

@@ -281,9 +281,20 @@ def test_data_of_a_single_node_is_not_taken_for_that_of_several(host: Callable[.
     several.launch()
     assert several.process.wait(TIMEOUT_S) == 1
     assert "holds the data of a node without kraft.brokers" in several.output()
+    # Formatting is refused as well.
     answer = run_command("format", "-c", str(several.properties_path), "-t", random_uuid(), "--standalone")
     assert answer.code == 1
     assert "holds the data of a node without kraft.brokers" in answer.errors
+
+
+def test_data_of_several_brokers_is_not_taken_for_that_of_a_single_node(host: Callable[..., HostProcess]) -> None:
+    """For example, if --brokers was forgotten."""
+    several = host("data")
+    assert run_command("format", "-c", str(several.write_properties()), "-t", random_uuid(), "--standalone").code == 0
+    single = host("data", "kraft.brokers=1")
+    single.launch()
+    assert single.process.wait(TIMEOUT_S) == 1
+    assert "data holds the data of several brokers of one host. Start them with" in single.output()
 
 
 def test_delays_of_restarts_double_up_to_a_bound() -> None:

@@ -57,6 +57,12 @@ def test_metrics_of_each_broker_are_for_the_supervisor_alone() -> None:
     assert [each.endpoints.http for each in brokers("kraft.brokers=2")] == [None, None]
 
 
+def test_first_broker_keeps_the_listeners_of_the_start_if_the_file_changes() -> None:
+    listeners = ["listeners=PLAINTEXT://:19092,CONTROLLER://:9093", "advertised.listeners=PLAINTEXT://public:19092"]
+    host = read_host(None, ["kraft.brokers=2", *listeners])
+    assert set(listeners) <= set(host.brokers[0].overrides[len(listeners) + 1 :])
+
+
 def test_one_broker_is_a_node_as_without_the_config() -> None:
     (only,) = brokers("kraft.brokers=1")
     assert only.log_directories == ("/a", "/b")
