@@ -10,7 +10,7 @@ import trio
 from benchmarks.apache_kafka import KAFKA_VERSION, Unavailable, jars
 from tests.differential.families import FAMILIES, SERIAL
 from tests.differential.known_differences import KNOWN_DIFFERENCES
-from tests.differential.search import Search
+from tests.differential.search import REPEATS, Search
 from tests.differential.sequences import Step
 from tests.differential.servers import running_servers
 from tests.differential.shrinking import Shrunk, selected
@@ -76,6 +76,8 @@ def _summary(search: Search, seconds: float) -> str:
         lines.append(f"known, {f'met {uses} times' if uses else 'NEVER MET'}: {entry.step} {entry.reason}")
     for finding in search.findings.values():
         lines.append(f"DIFFERENCE {finding.describe(search.family.name)}")
+    for kind, seeds in search.not_repeated.items():
+        lines.append(f"not repeated in {REPEATS} runs: {kind}; seeds {', '.join(map(str, seeds))}")
     lines.append(f"{len(search.findings)} kinds of differences that are not known")
     return "\n".join(lines)
 

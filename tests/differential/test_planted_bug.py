@@ -1,5 +1,6 @@
 """The differential search finds a bug that is planted into one of two nodes of ours, and nothing without it."""
 
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +32,7 @@ def _describe_wrongly(state: ProducerState) -> DescribedProducer:
 async def test_planted_bug_is_found_and_shrunk_to_the_steps_that_show_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The wrong node describes a producer as if its next batch had been written already."""
+    """The wrong node describes a producer as if its next batch had been written already: first once, then always."""
     process = NodeProcess(tmp_path / "reference", CONFIGS)
     try:
         process.start()
@@ -41,6 +42,13 @@ async def test_planted_bug_is_found_and_shrunk_to_the_steps_that_show_it(
             search = Search(Transactions(), ports, (), prefix="right-")
             await search.run(range(_SEQUENCES), workers=1)
             assert not search.findings, "\n".join(each.describe("transactions") for each in search.findings.values())
+
+            described = describe_producers._describe_producer
+            wrong = chain([_describe_wrongly], repeat(described))
+            monkeypatch.setattr(describe_producers, "_describe_producer", lambda state: next(wrong)(state))
+            search = Search(Transactions(), ports, (), prefix="once-")
+            await search.run(range(_SEQUENCES), workers=1)
+            assert (len(search.not_repeated), search.findings) == (1, {})
 
             monkeypatch.setattr(describe_producers, "_describe_producer", _describe_wrongly)
             search = Search(Transactions(), ports, (), prefix="wrong-")

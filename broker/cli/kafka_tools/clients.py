@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from broker.cli.kafka_tools.files import read_bytes
+from broker.cli.kafka_tools.java_order import hash_map_order
 from broker.cli.kafka_tools.options import Options, ToolExit
 from broker.cli.printing import print_text
 from broker.client.admin import Admin, AdminConfig
@@ -70,7 +71,7 @@ def given_group_id(options: Options, config_option: str, *configs: Mapping[str, 
     None without any. Raises UsageFailure if they differ.
     """
     given = [options.value("group"), *(each.get("group.id") for each in configs)]
-    groups = list(dict.fromkeys(group for group in given if group is not None))
+    groups = hash_map_order({group for group in given if group is not None})
     if len(groups) > 1:
         raise options.failure(
             "The group ids provided in different places (directly using '--group', via '--consumer-property', or via "

@@ -109,7 +109,7 @@ def _reader(options: Options) -> LineReader:
             1, f"--line-reader {options.value('line-reader')} is a Java class; only {_LINE_READER} is supported"
         )
     properties = command_config(options, "reader-config")
-    name = options.renamed("property", "reader-property", "Warning:")
+    name = options.renamed("property", "reader-property", "Warning:", names_new_first=True)
     properties |= key_values(options.values(name))
     try:
         return LineReader(properties)
@@ -119,8 +119,8 @@ def _reader(options: Options) -> LineReader:
 
 def _configs(options: Options) -> dict[str, str]:
     """The configs of the options, else of --command-property, else of --command-config, else the options' defaults."""
-    property_name = options.renamed("producer-property", "command-property", "Warning:")
-    file_name = options.renamed("producer.config", "command-config", "Warning:")
+    property_name = options.renamed("producer-property", "command-property", "Warning:", names_new_first=True)
+    file_name = options.renamed("producer.config", "command-config", "Warning:", names_new_first=True)
     configs = command_config(options, file_name) | key_values(options.values(property_name))
     configs.pop("bootstrap.servers", None)
     configs.setdefault("client.id", "console-producer")

@@ -160,15 +160,24 @@ class Options:
                 option, excluded = self._parser.option(name), self._parser.option(other)
                 raise self.failure(f'Option "{option}" can\'t be used with option "{excluded}"')
 
-    def renamed(self, old: str, new: str, kind: str = "Option") -> str:
+    def require_with(self, action: str, *names: str) -> None:
+        """Checks that these options are only given together with `action`. Raises UsageFailure."""
+        unavailable = [name for name in names if name in self and action not in self]
+        if unavailable:
+            listed = ", ".join(sorted(unavailable))
+            raise UsageFailure(f"Option(s) [{listed}] are unavailable given other options on the command line")
+
+    def renamed(self, old: str, new: str, kind: str = "Option", *, names_new_first: bool = False) -> str:
         """The name under which an option was given that KIP-1147 renamed, with a warning for the old one.
 
-        `kind` is the warning's first word. Raises UsageFailure where both names are given.
+        `kind` is the warning's first word. Raises UsageFailure where both names are given; Kafka's tools name them in
+        different orders.
         """
         if old not in self:
             return new
         if new in self:
-            raise self.failure(f"Options --{new} and --{old} cannot be specified together.")
+            first, second = (new, old) if names_new_first else (old, new)
+            raise self.failure(f"Options --{first} and --{second} cannot be specified together.")
         print_text(f"{kind} --{old} is deprecated and will be removed in a future version. Use --{new} instead.")
         return old
 

@@ -96,13 +96,17 @@ async def _run(admin: Admin, options: Options) -> None:
     elif "delete-offsets" in options:
         await _delete_offsets(admin, options)
     else:
-        offsets = {options.value("group"): await _reset(admin, options, options.value("group"))}
-        for line in (export_lines if "export" in options else reset_lines)(options, offsets):
+        offsets = await _reset(admin, options, options.value("group"))
+        planned = {options.value("group"): offsets} if offsets else {}
+        for line in (export_lines if "export" in options else reset_lines)(options, planned):
             print_text(line)
 
 
 def _check(options: Options) -> None:
     """Checks that the options go together. Raises UsageFailure."""
+    options.require_with("describe", "members", "offsets", "verbose")
+    if "list" not in options:
+        options.require_with("describe", "state")
     options.require("bootstrap-server")
     has_groups = "group" in options or "all-groups" in options
     if "describe" in options:
@@ -139,6 +143,11 @@ def _check_reset(options: Options) -> None:
         raise options.failure("Option [reset-offsets] takes the option: [group]")
     if not any(scope in options for scope in ("topic", "all-topics", "from-file")):
         raise options.failure("Option [reset-offsets] takes one of these options: [all-topics], [from-file], [topic]")
+    options.exclude("topic", "all-topics", "from-file")
+    options.exclude("all-topics", "from-file")
+    if not any(scenario in options for scenario in SCENARIOS):
+        named = ", ".join(f"[{scenario}]" for scenario in sorted(SCENARIOS))
+        raise options.failure(f"Option [reset-offsets] takes one of these options: {named}")
     for scenario in SCENARIOS:
         options.exclude(scenario, *(other for other in SCENARIOS if other != scenario))
 

@@ -79,8 +79,11 @@ def test_kip_1147_renamed_options_warn_and_exclude_each_other(capsys: pytest.Cap
     assert capsys.readouterr().out == (
         "Option --old is deprecated and will be removed in a future version. Use --new instead.\n"
     )
+    both = parsed("--old", "x", "--new", "x")
+    with pytest.raises(UsageFailure, match=r"Options --old and --new cannot be specified together."):
+        both.renamed("old", "new")
     with pytest.raises(UsageFailure, match=r"Options --new and --old cannot be specified together."):
-        parsed("--old", "x", "--new", "x").renamed("old", "new")
+        both.renamed("old", "new", names_new_first=True)
 
 
 def test_the_version_ends_the_tool(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from tests.support.kafka_tools import Tools, tools_of_a_node
 Capture = pytest.CaptureFixture[str]
 GROUPS, CONSUMER = "kafka-share-groups", "kafka-console-share-consumer"
 RESET = (GROUPS, "--reset-offsets", "--group", "workers")
+NO_GROUP = ("--reset-offsets", "--group", "missing")
 GROUP_NOT_FOUND = "org.apache.kafka.common.errors.GroupIdNotFoundException: "
 
 
@@ -94,6 +95,7 @@ async def test_start_offsets_are_reset_exported_and_deleted(tmp_path: Path, caps
         assert await tools.lines(*RESET, "--all-topics", "--to-current", "--dry-run") == ["", header, f"{row}3"]
         exported, _ = await tools.run(*RESET, "--all-topics", "--to-current", "--dry-run", "--export")
         assert exported == "jobs,0,3\n\n"
+        assert await tools.run(GROUPS, *NO_GROUP, "--all-topics", "--to-latest", "--dry-run") == ("\n", "")
         (tmp_path / "plan.csv").write_text("jobs,0,2\n")
         plan = str(tmp_path / "plan.csv")
         assert await tools.lines(*RESET, "--from-file", plan, "--execute") == ["", header, f"{row}2"]
@@ -120,7 +122,25 @@ async def test_start_offsets_are_reset_exported_and_deleted(tmp_path: Path, caps
         ("--describe", "Option [describe] takes one of these options: [all-groups], [group]"),
         ("--list --group g", 'Option "[group]" can\'t be used with option "[list]"'),
         ("--list --state bogus", "Invalid state list 'bogus'. Valid states are: Stable, Dead, Empty"),
+        (
+            "--list --verbose --members",
+            "Option(s) [members, verbose] are unavailable given other options on the command line",
+        ),
+        ("--delete --group g --state", "Option(s) [state] are unavailable given other options on the command line"),
         ("--delete", "Option [delete] takes the options [group] or [all-groups]."),
+        (
+            "--reset-offsets --group g --topic t --dry-run",
+            "Option [reset-offsets] takes one of these options: [from-file], [to-current], [to-datetime], "
+            "[to-earliest], [to-latest], [to-offset]",
+        ),
+        (
+            "--reset-offsets --group g --topic t --all-topics --dry-run",
+            'Option "[topic]" can\'t be used with option "[all-topics]"',
+        ),
+        (
+            "--reset-offsets --group g --all-topics --from-file f --dry-run",
+            'Option "[all-topics]" can\'t be used with option "[from-file]"',
+        ),
         ("--reset-offsets --group g --topic t", "Option [reset-offsets] takes the option: [execute] or [dry-run]"),
         (
             "--reset-offsets --group g --to-latest --dry-run",
