@@ -134,6 +134,18 @@ def test_5_2_lost_election_is_repeated_in_another_epoch() -> None:
     assert (one.core.role, one.core.epoch) == (Role.PROSPECTIVE, 1)
 
 
+def test_5_2_sole_voter_leads_at_its_first_step() -> None:
+    one = SingleCore(voters=1)
+    one.step(happened.Tick())
+    assert one.core.role is Role.LEADER
+
+
+def test_5_2_voter_with_rivals_waits_a_random_time_before_it_asks_for_votes() -> None:
+    one = SingleCore(voters=2)
+    assert one.step(happened.Tick()) == []
+    assert one.core.deadline_ms > one.now_ms
+
+
 def test_kip_996_epoch_rises_only_after_pre_votes_of_a_majority() -> None:
     one = SingleCore(election=ElectionState(7))
     for request in one.time_out():
