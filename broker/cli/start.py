@@ -33,6 +33,7 @@ from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
 from broker.log_levels import LogLevels
 from broker.node import MetadataDirectoryRefused, Node, NotFormatted
 from broker.node.connection_limits import client_descriptors_max
+from broker.node.coordination import import_coordinators
 from broker.storage.duplicate_log_dirs import DuplicateLogDir
 from broker.storage.log_dir import LogDirInUse
 from broker.storage.meta_properties import MetaPropertiesError
@@ -185,7 +186,13 @@ class _Serving:
 
 
 async def _import_handlers(config: KafkaConfig) -> None:
-    """Import the handlers of all APIs, one at a time, so that no client waits for the import of its first request's."""
+    """Import the handlers of all APIs, one at a time, so that no client waits for the import of its first request's.
+
+    The same goes for the coordinators, which most handlers of groups need in part.
+    """
+    if config.is_broker:
+        for _ in import_coordinators():
+            await trio.sleep(_BETWEEN_IMPORTS_S)
     entries = [*(HANDLERS if config.is_broker else ()), *(CONTROLLER_HANDLERS if config.is_controller else ())]
     for entry in entries:
         await trio.sleep(_BETWEEN_IMPORTS_S)

@@ -9,6 +9,7 @@ import trio
 from broker.client import Connection, ConnectionLost
 from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
 from kraft import lazy_attrs
+from kraft.background_tasks import BackgroundTasks
 from metadata.image import BrokerImage
 
 CONNECT_TIMEOUT_MS: Final = 1_000
@@ -44,23 +45,22 @@ class BrokerConnections:
         self._broker = broker
         self._request_timeout_ms = request_timeout_ms
         self._links: dict[int, _Link] = {}
-        self._nursery: trio.Nursery | None = None
+        self._tasks = BackgroundTasks()
 
     async def run(self) -> None:
         """Carry the connections, until cancelled."""
-        async with trio.open_nursery() as self._nursery:
-            await trio.sleep_forever()
+        await self._tasks.run()
 
     async def call(self, broker_id: int, request: Any, version: int) -> Any:
         """Send a request and return the response. Raises ConnectionLost."""
         broker = self._broker(broker_id)
         endpoint = None if broker is None else broker.end_points.get(self._listener_name)
-        if broker is None or endpoint is None or broker.fenced or self._nursery is None:
+        if broker is None or endpoint is None or broker.fenced or self._tasks.has_ended:
             raise ConnectionLost(f"broker {broker_id} is not registered")
         link = self._links.get(broker_id)
         if link is None or link.broker_epoch != broker.broker_epoch or _is_lost(link):
             link = self._links[broker_id] = _Link(broker.broker_epoch)
-            self._nursery.start_soon(self._open, link, endpoint.host, endpoint.port)
+            self._tasks.start_soon(self._open, link, endpoint.host, endpoint.port)
         await link.opened.wait()
         if link.connection is None:
             raise link.error or ConnectionLost(f"broker {broker_id} cannot be reached")

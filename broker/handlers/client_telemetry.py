@@ -3,7 +3,7 @@
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.slices import Steps
-from broker.telemetry import TelemetryClient
+from broker.telemetry import ClientTelemetry, TelemetryClient
 from broker.wire.api.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -14,13 +14,19 @@ from broker.wire.api.push_telemetry import PushTelemetryRequest, PushTelemetryRe
 def get_telemetry_subscriptions(
     context: BrokerContext, request: GetTelemetrySubscriptionsRequest
 ) -> Steps[GetTelemetrySubscriptionsResponse]:
-    response = yield from context.services.telemetry.get_subscriptions(request, _client(context))
+    response = yield from _telemetry(context).get_subscriptions(request, _client(context))
     return response
 
 
 def push_telemetry(context: BrokerContext, request: PushTelemetryRequest) -> Steps[PushTelemetryResponse]:
-    response = yield from context.services.telemetry.push(request, _client(context))
+    response = yield from _telemetry(context).push(request, _client(context))
     return response
+
+
+def _telemetry(context: BrokerContext) -> ClientTelemetry:
+    telemetry = context.services.telemetry
+    assert telemetry is not None, "these APIs are served with it"
+    return telemetry
 
 
 def _client(context: BrokerContext) -> TelemetryClient:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -12,14 +12,12 @@ from broker.controller_client.channel import ControllerChannel
 from broker.controller_client.image_waits import ImageWaits
 from broker.controller_client.lifecycle import BrokerLifecycle, LifecycleConfig
 from broker.controller_client.producer_ids import ProducerIds
-from broker.coordinator.runtime.runtime import CoordinatorKeyType, CoordinatorRuntime
 from broker.handlers import HANDLERS, TELEMETRY_HANDLERS
 from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
-from broker.node.coordinators import Transactions, group_coordinator, shares, transactions
+from broker.node.coordination import Coordination
 from broker.node.listeners import reachable
 from broker.node.node_context import NodeContext
-from broker.node.share_partitions import share_partitions
 from broker.quota import BrokerQuotas, QuotaWindows
 from broker.replication.disconnected_brokers import DisconnectedBrokers
 from broker.replication.fetch_plan import FetchSettings
@@ -33,17 +31,18 @@ from broker.replication.throttles import ReplicationThrottles
 from broker.server import Dispatcher, Services
 from broker.server.quotas import Charging
 from broker.server.scheduler import Scheduler
-from broker.server.services import ShareServices
 from broker.storage.cleaner import Cleaner, CleanerConfig
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_manager import LogManager
 from broker.storage.scrub import Scrubber
-from broker.telemetry import ClientTelemetry, TelemetryLimits
 from broker.wire.uuids import new_uuid
 from metadata.configuration.settings import settings_from
 from metadata.controller import REGISTERED_FEATURES, BrokerRegistration
 from metadata.image import MetadataImage
 from metadata.records import BrokerEndpoint
+
+if TYPE_CHECKING:
+    from broker.telemetry import ClientTelemetry
 
 # How often client instances that were silent for too long are looked for.
 _TELEMETRY_SWEEP_S: Final = 10.0
@@ -52,8 +51,8 @@ _TELEMETRY_SWEEP_S: Final = 10.0
 class BrokerRole:
     """The tasks of the role run in `nursery`. `partitions` follows the metadata from the start of the log.
 
-    `fetchers` replicate the partitions that other brokers lead. They are set once the logs are loaded. `shares` has the
-    share coordinator, and this broker's way to the states of share-partitions.
+    `fetchers` replicate the partitions that other brokers lead. They are set once the logs are loaded. `telemetry` has
+    the metrics that clients push; None if the node has no HTTP listener, on which they could be seen.
     """
 
     def __init__(
@@ -69,10 +68,9 @@ class BrokerRole:
         self.partitions = partitions
         self._channel, self._nursery, self.scrubber = channel, nursery, scrubber
         self._deadlines = Deadlines()
-        self._groups = group_coordinator(shared, partitions, self._deadlines)
-        self._transactions = self._make_transactions()
-        self.shares = shares(shared, partitions, self._deadlines, channel, self._groups)
-        self._share_partitions = share_partitions(shared, partitions, self.shares.state, self._deadlines, channel)
+        self.coordination = Coordination(
+            shared, partitions, self._deadlines, channel, lambda: self._producer_ids.allocate()
+        )
         self._image_waits = self._make_image_waits()
         self._housekeeping = Housekeeping(shared.env, log_manager, partitions.high_watermark)
         cleaner_config = settings_from(CleanerConfig, shared.config)
@@ -86,10 +84,6 @@ class BrokerRole:
         self._load_began = self._is_loaded = False
         self._lifecycle = self._make_lifecycle()
         self._producer_ids = ProducerIds(channel, self._lifecycle, shared.config.node_id)
-
-    def _make_transactions(self) -> Transactions:
-        deadlines, groups = self._deadlines, self._groups
-        return transactions(self._shared, self.partitions, deadlines, groups, lambda: self._producer_ids.allocate())
 
     def _make_image_waits(self) -> ImageWaits:
         waits = ImageWaits(self._shared.loader)
@@ -121,7 +115,11 @@ class BrokerRole:
     def _call_later(self, seconds: float, callback: Callable[[], None]) -> None:
         self._deadlines.add(trio.current_time() + seconds, callback)
 
-    def _make_telemetry(self) -> ClientTelemetry:
+    def _make_telemetry(self) -> "ClientTelemetry | None":
+        if self._shared.metrics is None:
+            return None
+        from broker.telemetry import ClientTelemetry, TelemetryLimits  # for start-up time
+
         env = self._shared.env
         limits = TelemetryLimits(self._shared.config.telemetry_max_bytes)
         telemetry = ClientTelemetry(limits, _now_ms, env.rng.randbytes, env.trace)
@@ -146,14 +144,11 @@ class BrokerRole:
         self._is_loaded = True
         self._start_replication()
         self.partitions.when_log_dir_failed(self._lifecycle.log_dir_failed)
+        await nursery.start(self.coordination.run)
         self.partitions.start(loader.image)
         services = self._services()
-        for run in (services.producer_ids.run, services.deadlines.run, self._transactions.run):
+        for run in (services.producer_ids.run, services.deadlines.run):
             nursery.start_soon(run)
-        for run in (self.shares.run, self._share_partitions.run):
-            nursery.start_soon(run)
-        for runtime in services.coordinators.values():
-            nursery.start_soon(runtime.run)
         for run in (self.partitions.flusher.run, self._housekeeping.run, self._cleaner.run, self.scrubber.run):
             nursery.start_soon(run)
         for reporter in (self.partitions.isr_changes, self.partitions.directories):
@@ -192,7 +187,8 @@ class BrokerRole:
         if shared.metrics is not None:
             shared.metrics.add_broker(services, self._quotas, dispatcher.request_counts)
             nursery.start_soon(shared.metrics.run_connections)
-        nursery.start_soon(self._expire_telemetry, dispatcher.scheduler)
+        if self.telemetry is not None:
+            nursery.start_soon(self._expire_telemetry, self.telemetry, dispatcher.scheduler)
         endpoints = shared.config.endpoints
         for bound in shared.bound_for(endpoints.broker_listeners):
             name = bound.listener.name
@@ -231,13 +227,14 @@ class BrokerRole:
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the telemetry state of a client that is gone, and end its share sessions."""
-        self.telemetry.connection_closed(connection)
-        self._share_partitions.manager.connection_closed(connection)
+        if self.telemetry is not None:
+            self.telemetry.connection_closed(connection)
+        self.coordination.connection_closed(connection)
 
-    async def _expire_telemetry(self, scheduler: Scheduler) -> None:
+    async def _expire_telemetry(self, telemetry: "ClientTelemetry", scheduler: Scheduler) -> None:
         while True:
             await trio.sleep(_TELEMETRY_SWEEP_S)
-            await scheduler.finish(self.telemetry.remove_expired())
+            await scheduler.finish(telemetry.remove_expired())
 
     def _reconfigure(self, config: KafkaConfig) -> None:
         self._housekeeping.producer_expiration_ms = config.producer_id_expiration_ms
@@ -293,24 +290,12 @@ class BrokerRole:
             replica_selector=find_replica_selector(shared.config),
             throttles=self._throttles,
             producer_ids=self._producer_ids,
-            groups=self._groups,
-            transactions=self._transactions.coordinator,
-            transaction_markers=self._transactions.markers,
-            transaction_verifier=self._transactions.verifier,
-            shares=ShareServices(self.shares.coordinator, self.shares.groups, self._share_partitions.manager),
-            coordinators=self._coordinators(),
+            coordination=self.coordination.services,
             deadlines=self._deadlines,
             telemetry=self.telemetry,
             log_levels=shared.log_levels,
             sasl=shared.sasl,
         )
-
-    def _coordinators(self) -> dict[int, CoordinatorRuntime[Any]]:
-        return {
-            CoordinatorKeyType.GROUP: self._groups.runtime,
-            CoordinatorKeyType.TRANSACTION: self._transactions.coordinator.runtime,
-            CoordinatorKeyType.SHARE: self.shares.coordinator.runtime,
-        }
 
     def _registration(self) -> BrokerRegistration:
         """The registration of this process, which does not change."""

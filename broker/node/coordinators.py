@@ -77,9 +77,9 @@ def transactions(
     groups: GroupCoordinator,
     allocate_producer_id: Callable[[], Awaitable[int]],
 ) -> Transactions:
-    """Create the transaction coordinator, and register it for changes of partitions and metadata.
+    """Create the transaction coordinator. `allocate_producer_id` raises KafkaError.
 
-    The caller runs it, and its `coordinator.runtime`. `allocate_producer_id` raises KafkaError.
+    The caller runs it, and its `coordinator.runtime`.
     """
     loader, effective, node_id = shared.loader, shared.effective, shared.config.node_id
     runtime = _transaction_runtime(shared, partitions, deadlines)
@@ -158,10 +158,7 @@ def _transaction_runtime(
 
 
 def group_coordinator(shared: NodeContext, partitions: ReplicaManager, deadlines: Deadlines) -> GroupCoordinator:
-    """Create the group coordinator, and register it for changes of partitions and metadata.
-
-    The caller runs `runtime.run`.
-    """
+    """Create the group coordinator. The caller runs `runtime.run`."""
     config, loader, effective = shared.config, shared.loader, shared.effective
     linger_ms = config.group_coordinator_append_linger_ms
     settings = RuntimeSettings(
@@ -209,10 +206,7 @@ def shares(
     channel: ControllerChannel,
     groups: GroupCoordinator,
 ) -> Shares:
-    """Creates the share coordinator, and registers it for changes of partitions and metadata.
-
-    The caller runs it, and its `coordinator.runtime`.
-    """
+    """Create the share coordinator. The caller runs it, and its `coordinator.runtime`."""
     effective = shared.effective
     coordinator = ShareCoordinator(
         _share_runtime(shared, partitions, deadlines), lambda: effective.config, partitions, shared.env.trace
@@ -294,9 +288,8 @@ def _runtime(
     settings: RuntimeSettings,
     make_shard: Callable[[ShardContext], S],
 ) -> CoordinatorRuntime[S]:
-    """Creates a runtime, and registers it for changes of partitions and metadata."""
     loader = shared.loader
-    runtime = CoordinatorRuntime(
+    return CoordinatorRuntime(
         settings,
         make_shard,
         partitions=partitions,
@@ -305,6 +298,3 @@ def _runtime(
         image=lambda: loader.image,
         trace=shared.env.trace,
     )
-    partitions.when_led(runtime.leadership_changed)
-    loader.add_publisher(runtime.publish)
-    return runtime

@@ -107,6 +107,7 @@ class NodeMetrics:
         self.registry.add(TransactionCollector(services.transactions.runtime))
         self.registry.add(ShareCollector(services.shares.coordinator, services.shares.groups))
         self.registry.add(SharePartitionCollector(services.shares.partitions))
+        assert services.telemetry is not None, "a node with metrics has it"
         self.registry.add(TelemetryCollector(services.telemetry))
         self._requests.add_counts(request_counts)
 

@@ -42,6 +42,14 @@ class LedSharePartitions:
             nursery.start_soon(self._connections.run)
             nursery.start_soon(self.manager.dead_letters.run)
 
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Called with each new image of the metadata."""
+        manager = self.manager
+        if not image.features.get(SHARE_VERSION, 0):
+            manager.close_all(KafkaError(ErrorCode.UNSUPPORTED_VERSION, "share.version is at level 0."))
+        if delta.configs.changed and manager.dead_letters.counts:
+            manager.dead_letters.forget_unused_counts()
+
 
 def share_partitions(
     shared: NodeContext,
@@ -50,7 +58,7 @@ def share_partitions(
     deadlines: Deadlines,
     channel: ControllerChannel,
 ) -> LedSharePartitions:
-    """Create the manager, and register it for changes of leadership and of the feature level."""
+    """Create the manager, and register it for changes of leadership."""
     loader, effective, env = shared.loader, shared.effective, shared.env
     settings = SettingsCache(
         lambda: effective.config,
@@ -69,15 +77,7 @@ def share_partitions(
         trace=env.trace,
         dead_letters=writer,
     )
-    loader.add_publisher(partial(_publish, manager))
     return LedSharePartitions(manager, connections)
-
-
-def _publish(manager: SharePartitionManager, delta: MetadataDelta, image: MetadataImage) -> None:
-    if not image.features.get(SHARE_VERSION, 0):
-        manager.close_all(KafkaError(ErrorCode.UNSUPPORTED_VERSION, "share.version is at level 0."))
-    if delta.configs.changed and manager.dead_letters.counts:
-        manager.dead_letters.forget_unused_counts()
 
 
 def _dead_letter_writer(

@@ -1,7 +1,7 @@
 """The packages that a handler may call. Handlers keep no state of their own; the composition root makes these."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -10,13 +10,6 @@ from broker.config.effective import EffectiveConfig
 from broker.controller_client.channel import ControllerChannel
 from broker.controller_client.image_waits import ImageWaits
 from broker.controller_client.producer_ids import ProducerIds
-from broker.coordinator.group.coordinator import GroupCoordinator
-from broker.coordinator.group.share_groups import ShareGroups
-from broker.coordinator.runtime.runtime import CoordinatorRuntime
-from broker.coordinator.share.coordinator import ShareCoordinator
-from broker.coordinator.transaction.coordinator import TransactionCoordinator
-from broker.coordinator.transaction.marker_writer import MarkerWriter
-from broker.coordinator.transaction.verification import TransactionVerifier
 from broker.log_levels import LogLevels
 from broker.net.deadlines import Deadlines
 from broker.net.heartbeat_connections import HeartbeatConnections
@@ -27,15 +20,24 @@ from broker.replication.replica_selector import ReplicaSelector
 from broker.replication.throttles import ReplicationThrottles
 from broker.server.sasl import SaslListeners
 from broker.server.topic_encodings import TopicEncodings
-from broker.share_partitions.manager import SharePartitionManager
 from broker.storage.log_manager import LogManager
 from broker.storage.scrub.statistics import ScrubStatistics
-from broker.telemetry import ClientTelemetry
 from kraft import lazy_attrs
 from kraft.env import Env
 from kraft.raft_node import RaftNode
 from metadata.controller import Controller
 from metadata.image import MetadataLoader
+
+if TYPE_CHECKING:  # imported when a node first needs them
+    from broker.coordinator.group.coordinator import GroupCoordinator
+    from broker.coordinator.group.share_groups import ShareGroups
+    from broker.coordinator.runtime.runtime import CoordinatorRuntime
+    from broker.coordinator.share.coordinator import ShareCoordinator
+    from broker.coordinator.transaction.coordinator import TransactionCoordinator
+    from broker.coordinator.transaction.marker_writer import MarkerWriter
+    from broker.coordinator.transaction.verification import TransactionVerifier
+    from broker.share_partitions.manager import SharePartitionManager
+    from broker.telemetry import ClientTelemetry
 
 
 class NodeServices(Protocol):
@@ -63,17 +65,32 @@ class NodeServices(Protocol):
 class ShareServices:
     """The services of share groups: the coordinators of states and of groups, and the leaders of share-partitions."""
 
-    coordinator: ShareCoordinator
-    groups: ShareGroups
-    partitions: SharePartitionManager
+    coordinator: "ShareCoordinator"
+    groups: "ShareGroups"
+    partitions: "SharePartitionManager"
+
+
+@lazy_attrs.frozen
+class CoordinatorServices:
+    """The coordinators, and what this broker does for those of other brokers.
+
+    `runtimes` has the runtimes of all coordinators by `CoordinatorKeyType`.
+    """
+
+    groups: "GroupCoordinator"
+    transactions: "TransactionCoordinator"
+    transaction_markers: "MarkerWriter"
+    transaction_verifier: "TransactionVerifier"
+    shares: ShareServices
+    runtimes: "Mapping[int, CoordinatorRuntime[Any]]"
 
 
 @lazy_attrs.frozen
 class Services:
     """The services on listeners for clients and brokers. `loader` replays the metadata log, and may lag the controller.
 
-    `coordinators` has the runtimes of all coordinators by `CoordinatorKeyType`. Without a `replica_selector`, consumers
-    read from leaders only.
+    `coordination` returns the coordinators, which are made at its first call. Without a `replica_selector`, consumers
+    read from leaders only. Without an HTTP listener for metrics, there is no `telemetry`.
     """
 
     env: Env
@@ -90,15 +107,10 @@ class Services:
     replica_selector: ReplicaSelector | None
     throttles: ReplicationThrottles
     producer_ids: ProducerIds
-    groups: GroupCoordinator
-    transactions: TransactionCoordinator
-    transaction_markers: MarkerWriter
-    transaction_verifier: TransactionVerifier
-    shares: ShareServices
-    coordinators: Mapping[int, CoordinatorRuntime[Any]]
+    coordination: Callable[[], CoordinatorServices]
     deadlines: Deadlines
     image_waits: ImageWaits
-    telemetry: ClientTelemetry
+    telemetry: "ClientTelemetry | None"
     log_levels: LogLevels
     sasl: SaslListeners
     topic_encodings: TopicEncodings = attrs.field(factory=TopicEncodings)
@@ -107,6 +119,31 @@ class Services:
     def config(self) -> KafkaConfig:
         """The node's configuration in force."""
         return self.effective.config
+
+    @property
+    def groups(self) -> "GroupCoordinator":
+        return self.coordination().groups
+
+    @property
+    def transactions(self) -> "TransactionCoordinator":
+        return self.coordination().transactions
+
+    @property
+    def transaction_markers(self) -> "MarkerWriter":
+        return self.coordination().transaction_markers
+
+    @property
+    def transaction_verifier(self) -> "TransactionVerifier":
+        return self.coordination().transaction_verifier
+
+    @property
+    def shares(self) -> ShareServices:
+        return self.coordination().shares
+
+    @property
+    def coordinators(self) -> "Mapping[int, CoordinatorRuntime[Any]]":
+        """The runtimes of all coordinators by `CoordinatorKeyType`."""
+        return self.coordination().runtimes
 
     def now_ms(self) -> int:
         """Wall-clock time in milliseconds since 1970."""

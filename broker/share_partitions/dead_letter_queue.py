@@ -20,6 +20,7 @@ from broker.share_partitions.settings import DeliverySettings
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft import lazy_attrs
+from kraft.background_tasks import BackgroundTasks
 from kraft.env import Tracer
 
 # How long a write is tried again, from the last success of the share-partition on. It outlasts the election of another
@@ -89,17 +90,15 @@ class DeadLetterWriter:
         self._rng = rng
         self._slots = trio.CapacityLimiter(_BATCHES_MAX)
         self._slots_of_leaders: dict[int, trio.CapacityLimiter] = {}
-        self._nursery: trio.Nursery | None = None
+        self._tasks = BackgroundTasks()
 
     async def run(self) -> None:
         """Carries the tasks of queues, until cancelled."""
-        async with trio.open_nursery() as self._nursery:
-            await trio.sleep_forever()
+        await self._tasks.run()
 
     def start(self, task: Callable[[], Awaitable[None]]) -> None:
         """Runs the task of a queue."""
-        assert self._nursery is not None, "it runs"
-        self._nursery.start_soon(task)
+        self._tasks.start_soon(task)
 
     def counts_of(self, group_id: str) -> DeadLetterCounts:
         return self.counts.setdefault(group_id, DeadLetterCounts())

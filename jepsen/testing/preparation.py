@@ -18,6 +18,7 @@ _MODULES: Final = (
     "jepsen.testing.node_main",
     "broker.node.broker_role",
     "broker.node.controller_role",
+    "broker.node.all_coordinators",
     "encodings.idna",
     "cramjam",
     "lz4.frame",

@@ -58,7 +58,9 @@ async def initialize(node: RunningNode, topic_id: bytes, *, start_offset: int = 
     broker = node.node.broker
     assert broker is not None
     for index in range(partitions):
-        outcome = await broker.shares.state.initialize(GROUP, topic_id, index, 0, start_offset).wait()
+        outcome = await broker.coordination.coordinators.share_states.initialize(
+            GROUP, topic_id, index, 0, start_offset
+        ).wait()
         assert outcome is None, outcome
 
 

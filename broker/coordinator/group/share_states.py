@@ -26,6 +26,7 @@ from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.coordinator.share.share_state import PartitionSummary, ShareStateStore
 from broker.net.completion import Completion as _Completion
 from broker.wire.errors import KafkaError
+from kraft.background_tasks import BackgroundTasks
 from kraft.env import Tracer
 
 T = TypeVar("T")
@@ -57,20 +58,15 @@ class ShareStates:
         self._commit = commit
         self._trace = trace
         self._turns: dict[str, trio.Lock] = {}
-        self._nursery: trio.Nursery | None = None
+        self._tasks = BackgroundTasks()
 
     async def run(self) -> None:
         """Carries the initializations that heartbeats begin, until cancelled."""
-        try:
-            async with trio.open_nursery() as self._nursery:
-                await trio.sleep_forever()
-        finally:
-            self._nursery = None
+        await self._tasks.run()
 
     def begin_initialization(self, initialization: Initialization) -> None:
         """Begins to initialize states. Returns at once. A failure is traced, and a later heartbeat begins again."""
-        if self._nursery is not None:
-            self._nursery.start_soon(self._initialize_in_background, initialization)
+        self._tasks.start_soon(self._initialize_in_background, initialization)
 
     async def _initialize_in_background(self, initialization: Initialization) -> None:
         errors = await self.initialize(initialization)

@@ -26,6 +26,7 @@ from broker.wire.api.add_partitions_to_txn import (
 )
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft import lazy_attrs
+from kraft.background_tasks import BackgroundTasks
 from metadata.image import MetadataImage
 
 _VERSION: Final = 5
@@ -102,12 +103,11 @@ class TransactionVerifier:
         self._commit = commit
         self._retry_ms = retry_ms
         self._questions: dict[int, list[_Verification]] = {}
-        self._nursery: trio.Nursery | None = None
+        self._tasks = BackgroundTasks()
 
     async def run(self) -> None:
         """Send requests to other brokers, until cancelled."""
-        async with trio.open_nursery() as self._nursery:
-            await trio.sleep_forever()
+        await self._tasks.run()
 
     async def verify(
         self,
@@ -154,11 +154,10 @@ class TransactionVerifier:
         return question.verdicts
 
     def _queue(self, broker_id: int, question: _Verification) -> None:
-        assert self._nursery is not None, "it runs"
         queue = self._questions.get(broker_id)
         if queue is None:
             self._questions[broker_id] = [question]
-            self._nursery.start_soon(self._send, broker_id)
+            self._tasks.start_soon(self._send, broker_id)
         else:
             queue.append(question)
 

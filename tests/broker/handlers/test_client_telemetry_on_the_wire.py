@@ -74,6 +74,7 @@ async def push(client: WireClient, given: GetTelemetrySubscriptionsResponse, val
 
 def telemetry_of(node: RunningNode) -> ClientTelemetry:
     assert node.node.broker is not None
+    assert node.node.broker.telemetry is not None, "the node has an HTTP listener"
     return node.node.broker.telemetry
 
 

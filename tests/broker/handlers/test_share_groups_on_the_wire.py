@@ -70,7 +70,7 @@ async def test_share_group_lives_and_ends(tmp_path: Path) -> None:
         epoch, topics = await assigned(client, 2, member)
         assert topics == {topic_id: {0, 1}}
         assert node.node.broker is not None
-        assert node.node.broker.shares.groups.rebalance_count == epoch
+        assert node.node.broker.coordination.services().shares.groups.rebalance_count == epoch
 
         listed = only((await client.call(ListGroupsRequest(types_filter=["Share"]), 5)).groups)
         assert (listed.group_id, listed.group_state, listed.group_type) == ("group", "Stable", "share")
@@ -180,7 +180,7 @@ async def test_failed_initialization_is_reported_and_repeated(tmp_path: Path) ->
         topic_id = await create_topic(client)
         await joined(client, "topic", group="other")
         assert node.node.broker is not None
-        store = node.node.broker.shares.state
+        store = node.node.broker.coordination.coordinators.share_states
         assert await store.initialize("group", topic_id, 0, 9, 0).wait() is None
         member = await joined(client, "topic")
         with trio.fail_after(WITHIN_S):

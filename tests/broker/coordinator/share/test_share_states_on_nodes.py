@@ -39,7 +39,7 @@ GROUP = "group"
 def states_of(node: Node | None) -> ShareStateClient:
     assert node is not None, "it runs"
     assert node.broker is not None, "it is a broker"
-    return node.broker.shares.state
+    return node.broker.coordination.coordinators.share_states
 
 
 def topic_id_of(node: Node | None) -> bytes:
