@@ -165,6 +165,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "broker.replication",
         "broker.storage",
         "broker.wire",
+        "kraft.background_tasks",
         "kraft.env",
         "metadata.configuration",
         "metadata.image",

@@ -70,8 +70,8 @@ class Core:
         if log.last_epoch > election.epoch:
             election = ElectionState(log.last_epoch)
         replica = self._replica = Replica(config, random, election, log, voters, now_ms, wall_s)
-        # A replica that starts requests pre-votes soon: if there is a leader, the responses name it. A sole voter has no
-        # other voter to ask, and leads at its first step.
+        # A replica that starts requests pre-votes soon: if there is a leader, the responses name it. A sole voter leads
+        # at its first step: there is no other voter to ask.
         is_sole_voter = replica.is_voter and not replica.other_voters()
         replica.state = Unattached(now_ms if is_sole_voter else now_ms + replica.election_backoff_ms(1))
 

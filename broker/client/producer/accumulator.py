@@ -155,6 +155,11 @@ class Accumulator:
         self._on_batch()
         return batch
 
+    def begin_held(self, partition: TopicPartition, now: float) -> Batch:
+        """Begins a batch of records that cannot be placed yet. The caller keeps it."""
+        self._on_batch()
+        return Batch(partition, now, inf)
+
     def add_complete_batch(self, queue: PartitionQueue, records: RecordColumns, size: int, now: float) -> Batch:
         """Adds a batch of its own, after every record before. The caller has counted its size as used memory."""
         batch = self.begin_batch(queue, now)

@@ -344,7 +344,6 @@ class Producer(TransactionCalls, Generic[K, V]):
         known = cluster.metadata.topic(topic)
         if known is not None:
             routing.update(known)
-        self._sender.wake()
         return routing
 
     async def _known_routing(self, topic: str, greatest: int) -> TopicRouting:

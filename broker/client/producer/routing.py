@@ -179,7 +179,7 @@ class TopicRouting:
         if partition is not None:
             partition = partition_number(self.topic, partition)
         if self._held is None:
-            self._held = Batch(TopicPartition(self.topic, UNKNOWN_PARTITION), self._now(), inf)
+            self._held = self._accumulator.begin_held(TopicPartition(self.topic, UNKNOWN_PARTITION), self._now())
         self._held_partitions.append(partition)
         return self._held
 

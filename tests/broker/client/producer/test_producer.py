@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from broker.client import (
     BadPartition,
@@ -282,6 +283,15 @@ async def test_record_that_can_never_fit_is_refused_at_once(bootstrap: str) -> N
             await producer.send("orders", bytes(1_000))
 
 
+async def test_record_after_one_that_was_refused_before_the_topic_was_known_is_written(bootstrap: str) -> None:
+    await make_topic(bootstrap, "orders")
+    async with Producer(bootstrap, max_request_size=1_000) as producer:
+        with pytest.raises(RecordTooLarge):
+            producer.send_soon("orders", bytes(1_000))
+        await wait_all_tasks_blocked()  # the producer has seen that there is nothing to do
+        assert (await producer.send("orders", b"value")).offset == 0
+
+
 async def test_partition_that_the_topic_does_not_have_times_out_after_max_block_ms(bootstrap: str) -> None:
     await make_topic(bootstrap, "orders")
     async with Producer(bootstrap, max_block_ms=100) as producer:
@@ -290,6 +300,9 @@ async def test_partition_that_the_topic_does_not_have_times_out_after_max_block_
         with pytest.raises(BadPartition):
             producer.send_soon("orders", b"1", partition=-1)
         assert (await producer.send("orders", b"1", partition=0)).offset == 0
+        await wait_all_tasks_blocked()
+        with pytest.raises(TimedOut, match="the partition that was asked for"):
+            await producer.send("orders", b"1", partition=1)
 
 
 @pytest.mark.parametrize("acks", [0, 1])
