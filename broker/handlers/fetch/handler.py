@@ -5,7 +5,8 @@ version 12 the last fetched epoch (KIP-595). Consumers receive committed records
 to the log's end; their fetch offset tells the leader how much they have replicated.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Sized
+from contextlib import suppress
 from typing import Final
 
 import trio
@@ -13,8 +14,10 @@ import trio
 from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leader_endpoints
 from broker.handlers.fetch.log_reader import LogReader
 from broker.handlers.fetch.policies import FetchPolicy, fetch_policy
+from broker.handlers.fetch.reply_template import READ_NOW_MAX
 from broker.handlers.fetch.throttling import response_bytes_max, throttled_response
 from broker.net.completion import RequestWait
+from broker.net.reply import FileRange
 from broker.replication.cached_partition import CachedPartition, FetchedPartition
 from broker.replication.commit_state import READ_COMMITTED
 from broker.replication.fetch_sessions import CachedPartitionKey, Fetch
@@ -231,9 +234,24 @@ def _add_responses(
             else:
                 responses.append(FetchableTopicResponse(topic_id=topic))
         data = _partition_data(context, found, isolation_level)
+        if found.records is not None:
+            data.records = _loaded(found.records) if reader.size <= READ_NOW_MAX else found.records
         if data.current_leader is not None:
             leader_ids[data.current_leader.leader_id] = None
         responses[-1].partitions.append(data)
+
+
+def _loaded(records: Sized) -> Sized:
+    """The bytes of a range of a file; the range if they cannot be read: then the connection cannot send it either.
+
+    A small response is one buffer then, which costs half as much to send as the ranges of its partitions.
+    """
+    assert isinstance(records, FileRange), "made by LogReader"
+    with suppress(OSError):
+        data = records.file.read(records.position, records.size)
+        if len(data) == records.size:
+            return data
+    return records
 
 
 def _endpoints(context: BrokerContext, leader_ids: Collection[int]) -> list[NodeEndpoint]:
@@ -254,7 +272,7 @@ def _partition_data(context: BrokerContext, found: FetchedPartition, isolation_l
         last_stable_offset=found.last_stable_offset,
         log_start_offset=found.log_start_offset,
         aborted_transactions=list(found.aborted) if isolation_level == READ_COMMITTED and not found.error else None,
-        records=b"" if found.records is None else found.records,
+        records=b"",
     )
     if found.diverging is not None:
         data.diverging_epoch = EpochEndOffset(epoch=found.diverging.epoch, end_offset=found.diverging.end_offset)

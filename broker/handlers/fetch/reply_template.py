@@ -13,7 +13,7 @@ from broker.wire.api.fetch import FetchableTopicResponse, FetchResponse, FetchTo
 from broker.wire.varint import encode_varint
 
 # Records up to this size are read at once: one buffer and one send for the whole reply.
-_READ_NOW_MAX: Final = 16 * 1024
+READ_NOW_MAX: Final = 16 * 1024
 # Values that occur nowhere else in a reply, to find out where the codec puts a field.
 _HIGH_WATERMARK: Final = 0x5A17314F << 24
 _STABLE_OFFSET: Final = 0x5A175741 << 24
@@ -25,7 +25,7 @@ Template: TypeAlias = Callable[[int, int, tuple[int, int, int]], tuple[bytes, by
 
 def read_small(records: LogSlice) -> bytes | None:
     """The records if they are few; None if they are sent from the file. Raises OSError."""
-    if records.size > _READ_NOW_MAX:
+    if records.size > READ_NOW_MAX:
         return None
     data = records.file.read(records.position, records.size)
     if len(data) != records.size:

@@ -1,11 +1,14 @@
 """Fetch: the returned records within all limits, and errors."""
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from broker.net import send
+from broker.net.reply import Part
 from broker.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from broker.wire.api.delete_topics import DeleteTopicsRequest
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -86,6 +89,26 @@ async def test_a_large_answer_from_several_partitions_arrives_whole(client: Wire
 
     read = {part.partition_index: only(records_of(part)).value for part in only(response.responses).partitions}
     assert read == values
+
+
+async def test_small_response_of_several_partitions_is_one_buffer(
+    client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent_in_parts = []
+    send_mixed = send._send_mixed
+
+    def counted(sock: socket.socket, queue: list[Part]) -> int:
+        sent_in_parts.append(len(queue))
+        return send_mixed(sock, queue)
+
+    monkeypatch.setattr(send, "_send_mixed", counted)
+    await create_topic(client, partitions=3)
+    for size, in_parts in ((1_000, 0), (7_000, 1)):
+        for index in range(3):
+            await produce(client, batch(bytes(size)), index=index)
+        response = await client.call(fetch_request(indexes=range(3)), 12)
+        assert all(sizes_of(response).values())
+        assert len(sent_in_parts) == in_parts
 
 
 async def test_no_part_of_a_large_answer_is_held_back(client: WireClient) -> None:
