@@ -244,7 +244,16 @@ def test_start_fails_if_a_broker_cannot_listen(host: Callable[..., HostProcess])
     output = refused.output()
     assert f"broker 2 | kraft: Socket server failed to bind to 127.0.0.1:{refused.port + 10}:" in output
     assert "kraft: broker 2 has ended with exit code 1 before all brokers of this host served: all stop" in output
-    assert refused.brokers() == []
+
+
+def test_start_fails_if_the_page_of_metrics_cannot_listen(host: Callable[..., HostProcess]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        refused = host("data", f"http.listener=127.0.0.1:{taken.getsockname()[1]}")
+        refused.launch()
+        assert refused.process.wait(TIMEOUT_S) == 1
+    assert "kraft: Socket server failed to bind to 127.0.0.1:" in refused.output()
 
 
 def test_replicas_of_two_hosts_never_share_a_host(host: Callable[..., HostProcess], tmp_path: Path) -> None:
