@@ -21,8 +21,13 @@ def _of_another_client(charge: Any) -> Any:
     return wrong
 
 
-def _at_the_end(flush: Any) -> Any:
-    return lambda transport: not transport._connection.throttled and flush(transport)
+def _at_the_end(send: Any) -> Any:
+    async def wrong(transport: Any, stream: Any) -> None:
+        while transport._connection.throttled:
+            await transport._changed.park()
+        await send(transport, stream)
+
+    return wrong
 
 
 def _halved(throttle: Any) -> Any:
@@ -31,7 +36,7 @@ def _halved(throttle: Any) -> Any:
 
 QUOTA_BUGS: dict[str, Bug] = {
     "quota on the wrong principal": PatchedFunction(_Meters, "charge", _of_another_client),
-    "throttle answer sent late": PatchedFunction(StreamTransport, "flush", _at_the_end),
+    "throttle answer sent late": PatchedFunction(StreamTransport, "send_outgoing", _at_the_end),
     "unmuted too early": PatchedFunction(Throttling, "throttle", _halved),
     "window never resets": PatchedFunction(SampledRate, "_drop_old", does_nothing),
 }
