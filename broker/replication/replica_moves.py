@@ -82,6 +82,12 @@ class ReplicaMoves:
         """How many replicas are being moved."""
         return len(self._moves)
 
+    @property
+    def max_lag(self) -> int:
+        """The largest lag of a copy for another log directory, in offsets; 0 without moves."""
+        ends = ((move.current.readable_end_offset, move.future.log_end_offset) for move in self._moves.values())
+        return max((max(0, current - future) for current, future in ends), default=0)
+
     # Requests
 
     def check(self, key: PartitionKey, destination: str) -> LogDir:

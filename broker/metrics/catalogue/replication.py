@@ -96,3 +96,15 @@ FOLLOWER_REPLICATION_RATE: Final = gauge(
     unit=Unit.BYTES_PER_SECOND,
     mbean="kafka.server:type=FollowerReplication: byte-rate",
 )
+MOVE_RATE: Final = gauge(
+    "kafka_server_alterlogdirsreplication_byte_rate",
+    "Rate at which replicas are copied between log directories (replica.alter.log.dirs.io.max.bytes.per.second)",
+    unit=Unit.BYTES_PER_SECOND,
+    mbean="kafka.server:type=AlterLogDirsReplication: byte-rate",
+)
+MOVE_MAX_LAG: Final = gauge(
+    "kafka_server_replicaalterlogdirsmanager_maxlag",
+    "Largest lag of a copy for another log directory, in offsets; 0 if no replica moves",
+    unit=Unit.OFFSET,
+    mbean="kafka.server:type=ReplicaAlterLogDirsManager,name=MaxLag,clientId=ReplicaAlterLogDirs",
+)

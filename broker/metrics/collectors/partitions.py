@@ -69,6 +69,8 @@ class PartitionCollector:
         yield replication.ISR_EXPANDS.single(self._manager.context.isr_changes.expands)
         yield replication.LEADER_REPLICATION_RATE.single(self._throttles.leader.rate)
         yield replication.FOLLOWER_REPLICATION_RATE.single(self._throttles.follower.rate)
+        yield replication.MOVE_RATE.single(self._throttles.log_dirs.rate)
+        yield replication.MOVE_MAX_LAG.single(self._manager.moves.max_lag)
         yield from self._traffic(local_topics)
         for metric, of_log in _LOG_VALUES:
             yield metric, _of_logs(partitions, of_log)

@@ -109,6 +109,11 @@ ROWS: Final = (
                 "none",
                 (f"max by (topic, replica) ({replication.FOLLOWER_LAG.name})", "{{topic}} on {{replica}}"),
             ),
+            _graph(
+                "Lag of copies for other log directories",
+                "none",
+                (f"max by (instance) ({replication.MOVE_MAX_LAG.name})", "{{instance}}"),
+            ),
         ),
     ),
     Row(

@@ -9,8 +9,10 @@ from confluent_kafka.admin import AdminClient
 
 from broker.metrics.catalogue import METRICS
 from tests.support.linux import HAS_PROC, reads_proc
+from tests.support.log_dir_moves import held_move, set_quota, two_directories, until
 from tests.support.running_node import RunningNode, running_node
 from tests.support.scraped_metrics import OPEN_METRICS, Scrape, get, scrape
+from tests.support.wire_client import connected
 
 RECORDS = 1_000
 CONSUMED = 600
@@ -130,3 +132,19 @@ async def send_and_stay(port: int, data: bytes, task_status: trio.TaskStatus[Non
             await stream.send_all(data)
             task_status.started()
             await trio.sleep_forever()
+
+
+async def test_moves_between_log_directories_have_a_rate_and_a_lag(tmp_path: Path) -> None:
+    async with (
+        running_node(tmp_path, http_listener="127.0.0.1:0", **two_directories(tmp_path)) as running,
+        connected(running.port) as client,
+    ):
+        await held_move(running, client, tmp_path)
+        found = await scrape(http_port(running))
+        assert found.value("kafka_server_replicaalterlogdirsmanager_maxlag") == 1
+        assert found.value("kafka_server_alterlogdirsreplication_byte_rate") == 0
+        await set_quota(client, 1 << 30)
+        await until(lambda: bool(running.traced.of("replica_moved")))
+        found = await scrape(http_port(running))
+        assert found.value("kafka_server_replicaalterlogdirsmanager_maxlag") == 0
+        assert found.value("kafka_server_alterlogdirsreplication_byte_rate") > 0
