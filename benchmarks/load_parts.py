@@ -51,8 +51,7 @@ def startup(make: Callable[[], Peer]) -> list[Figure]:
     """Start a new node, and measure the time until its first Metadata response."""
     load = "start-up to first Metadata answer"
     with make() as peer:
-        # The threads that start a node have ended: only the count of the whole process includes them.
-        cpu_s = processes.family_cpu_seconds(peer.pid)
+        cpu_s = peer.cpu_seconds()
         time.sleep(1)
         return [
             Figure(load, "s", peer.startup_s, False, AIM_FOOTPRINT),
