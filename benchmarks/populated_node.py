@@ -66,10 +66,22 @@ async def populated_node(
     async with node_here(directory, settings) as node:
         ports = {bound.listener.name: bound.port for bound in node.bound}
         port, controller_port = ports["PLAINTEXT"], ports["CONTROLLER"]
+        await trio.to_thread.run_sync(_create_internal_topics, port)
         with BlockingClient(controller_port) as absent:
             await trio.to_thread.run_sync(_register, absent, node.cluster_id)
             names = await trio.to_thread.run_sync(_populate, port, topics, absent_partitions, groups)
             yield PopulatedNode(node, port, controller_port, ports["HTTP"], names)
+
+
+def _create_internal_topics(port: int) -> None:
+    """Create the topics of the coordinators while the node is the only broker. Otherwise the absent one would get some
+    of their partitions, and with these some of the groups.
+    """
+    keys = {CoordinatorKeyType.GROUP: "group", CoordinatorKeyType.SHARE: f"group:{encode_uuid(bytes(16))}:0"}
+    with BlockingClient(port) as client:
+        for key_type, key in keys.items():
+            found = client.call(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), 6)
+            assert not found.coordinators[0].error_code, found
 
 
 def _register(client: BlockingClient, cluster_id: str) -> None:
@@ -104,7 +116,6 @@ def _populate(port: int, topics: int, absent_partitions: int, groups: int) -> Na
         described = client.call(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
         ids = {topic.name: topic.topic_id for topic in described.topics}
         group_ids = [f"group-{number:05}" for number in range(groups)]
-        client.call(FindCoordinatorRequest(key="group", coordinator_keys=["group"]), 4)
         for group_id in group_ids:
             _join_and_commit(client, group_id, names[0])
         _initialize_share_state(client, group_ids[0], ids[names[0]])
