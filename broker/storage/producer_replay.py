@@ -58,10 +58,10 @@ def load_producers(
     for segment in segments.since(offset):
         segment.transaction_index.truncate_to(offset)
     if offset < log_end_offset:
-        _replay(producers, segments.since(offset), offset, log_start_offset, trace)
+        replay(producers, segments.since(offset), offset, log_start_offset, trace)
 
 
-def _replay(
+def replay(
     producers: ProducerStates, segments: Sequence[Segment], offset: int, log_start_offset: int, trace: Tracer
 ) -> None:
     """Apply every batch from `offset` on to `producers` and to the transaction indexes, which must end at `offset`.

@@ -58,7 +58,7 @@ SEARCHES = {
     "a new log directory is not made durable": BugSearch(
         ["EpochsNeverGoBack", "OnlyFaultsEndProcesses", "Liveness", "AcknowledgedRecordsStay"], 6, ["power"]
     ),
-    "recovery forgets producers": BugSearch(["NothingTwice", "SessionsAreInOrder"], faults=["storm", "aimed-kill"]),
+    "recovery forgets producers": BugSearch(["NothingTwice", "SessionsAreInOrder"], 6, ["storm", "aimed-kill"]),
     "sequence numbers are not checked": BugSearch(["NothingTwice", "SessionsAreInOrder"], 2, tuple(FAULTS)),
     "checkpoints are written concurrently": BugSearch(["OnlyFaultsEndProcesses"], 3, ["disk-stalled", "disk-slow"]),
     "every epoch is plausible": BugSearch(["Liveness"], faults=["lying-peer"], shape=QUORUM),
@@ -74,6 +74,9 @@ SEARCHES = {
     },
     "a voter counts before it has caught up": BugSearch(
         ["LeadersAreComplete"], 9, ["bit-flip", "power", "kill"], shape=QUORUM
+    ),
+    "copies replace logs before they are durable": BugSearch(
+        ["CommittedRecordsStay"], 31, ["move-log-dir", "power"], seconds=10, shape=REPLICAS
     ),
     "leaders commit alone": BugSearch(["InSyncReplicasHoldWhatIsCommitted"], faults=["kill"], shape=REPLICAS),
 }

@@ -10,6 +10,7 @@ from broker.handlers.fetch import log_reader
 from broker.replication import follower_role
 from broker.replication.in_sync_replicas import Follower, InSyncReplicas, Proposal
 from broker.replication.leader_role import LeaderRole
+from broker.replication.log_copy import LogCopy
 from broker.replication.partition import NO_EPOCH, Partition
 from broker.replication.refused_batches import RefusedBatches
 from broker.replication.replica_fetcher_manager import ReplicaFetcherManager
@@ -150,7 +151,23 @@ def _accept_fewer_records(fetch: Any) -> Any:
     return wrong
 
 
+def _skip_recovery_point(finish: Any) -> Any:
+    """Let the copy of a log in another log directory replace it although a power cut may still lose records of it."""
+
+    def wrong(copy: LogCopy) -> bool:
+        copy.future.durability.recovery_point = max(
+            copy.future.durability.recovery_point, copy.current.durability.recovery_point
+        )
+        return bool(finish(copy))
+
+    return wrong
+
+
 REPLICATION_BUGS: dict[str, Bug] = {
+    # Moves between log directories
+    "copies replace logs before they are durable": PatchedFunctions(
+        PatchedFunction(LogCopy, "make_durable", does_nothing), PatchedFunction(LogCopy, "finish", _skip_recovery_point)
+    ),
     # Damaged logs
     "followers repair their logs from a replica that is behind": PatchedFunctions(
         PatchedFunction(SegmentRepair, "_connect", _ask_another_replica),
