@@ -118,11 +118,23 @@ def run_all(mutants: Sequence[Mutant], jobs: int, timeout_s: float) -> dict[Muta
 def outcome_of(mutant: Mutant, copy: Path, timeout_s: float = TIMEOUT_S) -> str:
     module = copy / mutant.path
     source = module.read_bytes()
-    module.write_bytes(mutant.apply(source))
+    # Python tells a compiled module from an outdated one by time and size, which a change may leave as they were.
+    compiled = _compiled(copy) / module.parent.relative_to("/") / f"{module.stem}.{sys.implementation.cache_tag}.pyc"
     try:
+        _write(module, mutant.apply(source), compiled)
         return _outcome_of_tests(related_tests(mutant.path, copy), copy, timeout_s)
     finally:
-        module.write_bytes(source)
+        _write(module, source, compiled)
+
+
+def _write(module: Path, source: bytes, compiled: Path) -> None:
+    module.write_bytes(source)
+    compiled.unlink(missing_ok=True)
+
+
+def _compiled(copy: Path) -> Path:
+    """The directory of compiled modules, without which each process of a test would compile what it imports."""
+    return copy / ".compiled"
 
 
 def related_tests(path: str, tree: Path = ROOT) -> list[str]:
@@ -139,10 +151,16 @@ def _is_in(path: str, package: str) -> bool:
 
 
 def _outcome_of_tests(tests: Sequence[str], copy: Path, timeout_s: float) -> str:
-    # Compiled modules are told apart by their time and size, which a change may leave as they were.
-    command = [sys.executable, "-B", "-m", "pytest", "-x", "--quiet", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "--quiet", "-p", "no:cacheprovider", *tests]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = str(_compiled(copy))
     with subprocess.Popen(
-        command, cwd=copy, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command,
+        cwd=copy,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     ) as run:
         try:
             code = run.wait(timeout_s)
