@@ -19,7 +19,7 @@ from broker.handlers.response_errors import message_of
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
-from broker.server.slices import STEP_ITEMS, Steps
+from broker.server.slices import STEP_ITEMS, Steps, consumed
 from broker.wire.api import (
     delete_share_group_state,
     initialize_share_group_state,
@@ -61,7 +61,7 @@ def _respond(response: type[Any], topic_result: type[Any], partition_result: typ
                     work = 0
                     yield None
         results: dict[bytes, Any] = {}
-        for number, (topic_id, index, completion) in enumerate(begun, 1):
+        for number, (topic_id, index, completion) in enumerate(consumed(begun), 1):
             outcome = yield from completion
             result = results.get(topic_id)
             if result is None:
