@@ -52,7 +52,7 @@ SEARCHES = {
     # the first to find the gap.
     "recovery keeps segments after a gap": BugSearch(
         ["LogsHaveNoGaps", "OnlySuffixesAreLost", "SessionsAreInOrder", "OnlyFlipsAreDamage"],
-        3,
+        11,
         ["power", "storm", "aimed-power", "disk-slow", "disk-stalled"],
     ),
     "a new log directory is not made durable": BugSearch(
