@@ -228,8 +228,7 @@ class AsyncioProducer(AsyncioClient[QueuedProducer], Generic[K, V]):
         return hosted
 
     def _put(self, hosted: AsyncioHost[QueuedProducer], record: QueuedRecord, entry: Entry) -> None:
-        if self._queued_producer.put(record, entry):
-            hosted.call_soon(QueuedProducer.wake)
+        self._queued_producer.put(record, entry, partial(hosted.call_soon, QueuedProducer.wake))
 
 
 def _resolve(

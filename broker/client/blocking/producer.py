@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from math import inf
 from types import TracebackType
 from typing import Any, Generic, Unpack
@@ -101,8 +102,7 @@ class SyncProducer(BlockingClient[QueuedProducer], Generic[K, V]):
         if self._queued_producer.is_full:
             hosted.run(QueuedProducer.wait_for_room)
         delivery = SyncDelivery(hosted)
-        if self._queued_producer.put(delivery, entry):
-            hosted.call_soon(QueuedProducer.wake)
+        self._queued_producer.put(delivery, entry, partial(hosted.call_soon, QueuedProducer.wake))
         return delivery
 
     def send(

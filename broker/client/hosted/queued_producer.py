@@ -7,8 +7,8 @@ full.
 
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from copy import copy
 from math import inf
 from typing import Any, Final, NamedTuple
@@ -142,8 +142,8 @@ class QueuedProducer:
         size = len(value) if isinstance(value, bytes | str) else 0
         return Entry(topic, value, key, headers, partition, timestamp_ms, on_delivery, size)
 
-    def put(self, record: QueuedRecord, entry: Entry) -> bool:
-        """Appends a record to the queue. Returns True if the caller has to have the loop call `wake`.
+    def put(self, record: QueuedRecord, entry: Entry, wake_loop: Callable[[], object]) -> None:
+        """Appends a record to the queue. `wake_loop`, which has the loop call `wake`, is called if that is needed.
 
         Raises ClosedError. The producer may close after the caller has seen that it is open: a record that was queued
         then would have no outcome.
@@ -153,8 +153,10 @@ class QueuedProducer:
                 raise ClosedError(_NOT_TAKEN) from self._failure
             self._bytes_put += entry.size
             self._queue.append((record, entry))
-            is_asleep, self._is_awake = not self._is_awake, True
-        return is_asleep
+            if not self._is_awake:
+                # KeyboardInterrupt may come before the loop is woken. Then the next caller wakes it.
+                wake_loop()
+                self._is_awake = True
 
     # For the loop
 
@@ -175,20 +177,28 @@ class QueuedProducer:
         finally:
             with self._lock:
                 self._is_closed = True
-            self._refuse_all(ClosedError(_NOT_TAKEN))
-            self._announce()
+            try:
+                self._refuse_all(ClosedError(_NOT_TAKEN))
+            finally:
+                self._announce()
 
     def wake(self) -> None:
+        """Have the records in the queue handed over. Tasks that wait for the queue call it too.
+
+        The caller that put the last record may have been interrupted before it could.
+        """
         self._arrived.set()
 
     async def wait_until_empty(self) -> None:
         """Waits until the producer has every record that was put before."""
         while self._queue:
+            self.wake()
             await self._advanced.wait()
 
     async def wait_for_room(self) -> None:
         """Waits until the queue is half empty."""
         while len(self._queue) > QUEUED_RECORDS_MAX // 2 or self._bytes_put - self._bytes_taken > QUEUED_BYTES_MAX // 2:
+            self.wake()
             await self._advanced.wait()
 
     async def flush(self) -> None:
@@ -284,13 +294,20 @@ class QueuedProducer:
             self._refuse_all(error)
             return
         except Exception as error:  # noqa: BLE001 - raised by the record's result()
-            self._refuse(record, entry, error)
+            self._refuse_first(error)
+            return
         self._take_first()
 
     def _refuse_all(self, error: Exception) -> None:
-        for _ in range(len(self._queue)):
-            self._refuse(*self._queue[0], error)
-            self._take_first()
+        """Refuse every record in the queue. Raises what callbacks raise, when each record has its outcome."""
+        with ExitStack() as stack:
+            for _ in range(len(self._queue)):
+                stack.callback(self._refuse_first, error)
+
+    def _refuse_first(self, error: Exception) -> None:
+        record, entry = self._queue[0]
+        self._take_first()  # before the callback, which may raise
+        self._refuse(record, entry, error)
 
     def _take_first(self) -> None:
         self._bytes_taken += self._queue.popleft()[1].size

@@ -232,7 +232,8 @@ class ProducerTransaction:
             self._enter(State.FAILED, _fatal(self.transactional_id, cause))
 
     def _enter(self, state: State, error: TransactionError | None) -> None:
-        if state is State.ABORTING:
+        if state not in _SENDING:
+            # Nothing is sent there any more. A partition that was refused would be asked for again and again.
             self._new_partitions.clear()
         self.state = state
         self.error = error

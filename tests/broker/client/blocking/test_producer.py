@@ -3,10 +3,13 @@
 import inspect
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
 
 from broker.client import (
     ClientFailed,
@@ -279,4 +282,54 @@ async def test_queue_of_a_producer_that_has_closed_takes_no_record() -> None:
         pass
     record = QueuedRecord()
     with pytest.raises(ClosedError, match="it was not written"):
-        queued.put(record, queued.entry("topic", b"value", None, (), None, None, None))
+        queued.put(record, queued.entry("topic", b"value", None, (), None, None, None), queued.wake)
+
+
+async def test_records_are_handed_over_after_a_caller_was_interrupted_before_it_woke_the_loop() -> None:
+    queued = QueuedProducer(Producer("127.0.0.1:1"), None, None)
+    records = [QueuedRecord() for _ in range(3)]
+    entry = queued.entry("topic", b"value", None, (), None, None, None)
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    async with queued.open():
+        with pytest.raises(KeyboardInterrupt):
+            queued.put(records[0], entry, interrupted)
+        queued.put(records[1], entry, queued.wake)
+        await wait_all_tasks_blocked()
+        assert records[0].delivery is not None
+        assert records[1].delivery is not None
+        with pytest.raises(KeyboardInterrupt):
+            queued.put(records[2], entry, interrupted)
+        with trio.fail_after(5):
+            await queued.wait_until_empty()
+        assert records[2].delivery is not None
+        with pytest.raises(UndeliveredRecords, match="3 records"):
+            await queued.close(0)
+
+
+async def test_every_record_has_one_outcome_if_the_callback_of_a_refused_one_raises() -> None:
+    queued = QueuedProducer(Producer("127.0.0.1:1", max_request_size=1_000), None, None)
+    outcomes: list[tuple[int, type[Exception]]] = []
+
+    def note(number: int, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        assert error is not None, "no broker takes the record"
+        outcomes.append((number, type(error)))
+        if number == 0:
+            raise ValueError("the callback")
+
+    records = [QueuedRecord() for _ in range(3)]
+
+    async def put_all() -> None:
+        async with queued.open():
+            for number, record in enumerate(records):
+                value = b"x" * (2_000 if number == 0 else 10)
+                entry = queued.entry("topic", value, None, (), None, None, partial(note, number))
+                queued.put(record, entry, queued.wake)
+            await trio.sleep_forever()
+
+    with pytest.raises(ExceptionGroup):
+        await put_all()
+    assert outcomes == [(0, RecordTooLarge), (1, ClosedError), (2, ClosedError)]
+    assert all(record.is_done for record in records)

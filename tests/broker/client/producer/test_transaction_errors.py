@@ -2,7 +2,7 @@
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.client import (
     KafkaError,
@@ -10,6 +10,7 @@ from broker.client import (
     ProducerFenced,
     TimedOut,
     TransactionAbortable,
+    TransactionError,
     TransactionStateError,
 )
 from broker.wire.errors import ErrorCode
@@ -125,6 +126,19 @@ async def test_fenced_producer_fails_for_good(api: str, code: ErrorCode) -> None
             await producer.abort_transaction()
         with pytest.raises(ProducerFenced):
             producer.send_soon("orders", b"value")
+
+
+@pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
+async def test_refused_partition_is_not_added_again(code: ErrorCode) -> None:
+    async with scripted_coordinator(version=1) as coordinator, producer_of(coordinator) as producer:
+        coordinator.fail_next("AddPartitionsToTxn", *[code] * 5)
+        await producer.begin_transaction()
+        with pytest.raises(TransactionError, match=code.name):
+            await send(producer)
+        await wait_all_tasks_blocked(0.01)
+        assert [each for each in coordinator.take() if each.startswith("AddPartitionsToTxn")] == [
+            "AddPartitionsToTxn(0@1)"
+        ]
 
 
 async def test_fatal_error_of_a_commit_fails_the_producer() -> None:

@@ -258,5 +258,7 @@ def test_random_walks_keep_the_invariants(steps: list[str]) -> None:
             assert transaction.state is State.FAILED
         if before[0] is State.ABORTABLE_ERROR:
             assert transaction.state in (State.ABORTABLE_ERROR, State.ABORTING, State.FAILED), "it is never committed"
+        if transaction.state in (State.ABORTABLE_ERROR, State.ABORTING, State.FAILED):
+            assert not transaction.partitions_to_add()
         if transaction.state is State.READY:
             assert not transaction.may_send(FIRST)
