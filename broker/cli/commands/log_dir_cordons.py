@@ -53,14 +53,14 @@ async def await_cordon(
     return False
 
 
-async def set_cordoned(admin: Admin, broker_id: int, paths: Sequence[str], is_cordoned: bool) -> None:
+async def set_cordoned(admin: Admin, broker_id: int, names: Sequence[str], is_cordoned: bool) -> Sequence[str]:
     """Cordon some log directories of a broker, or end that, and wait until the controllers know it.
 
-    Other directories stay as they are, also if another command changes them at the same time. Raises CommandFailed if
-    the broker has no such directory, or if it does not tell the new state in time.
+    Other directories stay as they are, also if another command changes them at the same time. Returns the paths of the
+    directories. Raises CommandFailed if the broker has no such directory, or does not tell the new state in time.
     """
     directories = (await admin.describe_log_dirs([broker_id])).value(broker_id)
-    _check_known(broker_id, paths, directories)
+    paths = find_directories(broker_id, names, directories)
     present = await _present(admin, broker_id)
     if _ALL in present.elements and not present.is_of_file:
         if not is_cordoned:
@@ -74,6 +74,7 @@ async def set_cordoned(admin: Admin, broker_id: int, paths: Sequence[str], is_co
         admin, broker_id, lambda found: all(found[broker_id][path].is_cordoned is is_cordoned for path in shown)
     ):
         raise _not_told(broker_id, shown, is_cordoned)
+    return paths
 
 
 def _change(
@@ -100,13 +101,19 @@ async def _present(admin: Admin, broker_id: int) -> _Present:
     return _Present(entry.value.split(","), entry.source is ConfigSource.STATIC_BROKER)
 
 
-def _check_known(broker_id: int, paths: Collection[str], directories: Collection[str]) -> None:
-    unknown = [path for path in paths if path not in directories]
+def find_directories(broker_id: int, names: Sequence[str], directories: Collection[str]) -> Sequence[str]:
+    """The paths of log directories of a broker, each once. Shells complete names with a slash at their end.
+
+    Raises CommandFailed if the broker has no such directory.
+    """
+    without_slash = {path.rstrip("/"): path for path in directories}
+    unknown = [name for name in names if name.rstrip("/") not in without_slash]
     if unknown:
         raise CommandFailed(
             f"Broker {broker_id} has no log directory {', '.join(unknown)}; it has {', '.join(sorted(directories))}.",
             Exit.NOT_FOUND,
         )
+    return list(dict.fromkeys(without_slash[name.rstrip("/")] for name in names))
 
 
 def _all_cordoned(broker_id: int) -> CommandFailed:

@@ -6,7 +6,7 @@ from typing import Final
 import attrs
 import click
 
-from broker.cli.commands.log_dir_cordons import set_cordoned
+from broker.cli.commands.log_dir_cordons import find_directories, set_cordoned
 from broker.cli.grammar import ClusterCommand, CommandGroup, Exit, Invocation
 from broker.cli.grammar.arguments import INT32_MAX, Integer, TopicPartitions, topic_option
 from broker.cli.grammar.partitions import find_partitions, partitions_to_search
@@ -157,21 +157,21 @@ async def move(invocation: Invocation, broker: int, directory: str, topics: Sequ
     """
     async with invocation.admin() as admin:
         partitions = await find_partitions(admin, topics)
+        before = (await admin.describe_log_dirs([broker], partitions=partitions)).value(broker)
+        (path,) = find_directories(broker, [directory], before)
         whole = [topic for topic, numbers in topics if numbers is None]
         present = await partitions_to_search(admin, None, broker) if whole else []
         replicas = {
-            TopicPartitionReplica(each.topic, each.partition, broker): directory
+            TopicPartitionReplica(each.topic, each.partition, broker): path
             for each in partitions
             if each.topic not in whole or each in present
         }
-        described = await admin.describe_log_dirs([broker], partitions=partitions)
         results = await admin.alter_replica_log_dirs(replicas)
-    before = described.value(broker)
     succeeded = invocation.succeeded(results, "replica", ignored=[ErrorCode.REPLICA_NOT_AVAILABLE])
-    states = {replica: _state(replica, directory, before) for replica in succeeded}
+    states = {replica: _state(replica, path, before) for replica in succeeded}
     states |= {replica: _ABSENT for replica, error in results.failed.items() if _is_absent(error)}
     rows = [
-        MovedReplica(broker, replica.topic, replica.partition, directory, state == _BEGUN, state)
+        MovedReplica(broker, replica.topic, replica.partition, path, state == _BEGUN, state)
         for replica, state in sorted(states.items())
     ]
     invocation.printer.rows(rows, MOVED_COLUMNS, empty="No replica is moved.")
@@ -199,9 +199,8 @@ async def uncordon(invocation: Invocation, broker: int, directories: Sequence[st
 
 
 async def _cordon(invocation: Invocation, broker: int, directories: Sequence[str], is_cordoned: bool) -> None:
-    paths = list(dict.fromkeys(directories))
     async with invocation.admin() as admin:
-        await set_cordoned(admin, broker, paths, is_cordoned)
+        paths = await set_cordoned(admin, broker, directories, is_cordoned)
     rows = [CordonedDirectory(broker, path, is_cordoned) for path in paths]
     invocation.printer.rows(rows, CORDONED_COLUMNS)
 

@@ -39,6 +39,7 @@ from broker.wire.errors import ErrorCode, KafkaError
 _STATES: Final = ("Stable", "Empty")
 _DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
 _TAKES_DEAD_LETTERS: Final = "errors.deadletterqueue.group.enable"
+_DEAD_LETTER_PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
 
 
 @attrs.frozen
@@ -135,7 +136,8 @@ async def describe(invocation: Invocation, names: Sequence[str]) -> None:
         asked = await admin.list_share_group_offsets(dict.fromkeys(described))
         offsets: Mapping[str, ShareGroupOffsets] = invocation.succeeded(asked, "group")
         topics = await _dead_letter_topics(admin, described)
-        problems = await _dead_letter_problems(admin, topics.values())
+        coordinators = {group.coordinator.id for group in described.values()}
+        problems = await _dead_letter_problems(admin, topics.values(), coordinators)
     shown = [
         _described(group, offsets.get(each), topics.get(each), problems.get(topics.get(each, "")))
         for each, group in described.items()
@@ -249,8 +251,8 @@ async def _dead_letter_topics(admin: Admin, groups: Iterable[str]) -> Mapping[st
     return {group_id: entry.value for group_id, entry in named.items() if entry is not None and entry.value}
 
 
-async def _dead_letter_problems(admin: Admin, topics: Iterable[str]) -> Mapping[str, str]:
-    """Why topics cannot get dead letters. Topics whose configs the user may not describe are left out."""
+async def _dead_letter_problems(admin: Admin, topics: Iterable[str], brokers: Iterable[int]) -> Mapping[str, str]:
+    """Why topics cannot get dead letters from brokers. Resources that the user may not describe are left out."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in sorted(set(topics))]
     described = await admin.describe_configs(resources, names=[_TAKES_DEAD_LETTERS])
     problems = {}
@@ -263,7 +265,24 @@ async def _dead_letter_problems(admin: Admin, topics: Iterable[str]) -> Mapping[
     for resource, configs in described.succeeded.items():
         if _TAKES_DEAD_LETTERS in configs and configs[_TAKES_DEAD_LETTERS].value != "true":
             problems[resource.name] = f"Topic {resource.name} takes no dead letters before {_TAKES_DEAD_LETTERS}=true"
+    prefixes = await _dead_letter_prefixes(admin, brokers) if resources else []
+    for resource in resources:
+        # No config of the topic helps against its name, so this problem is shown in place of the others.
+        for prefix in prefixes:
+            if not resource.name.startswith(prefix):
+                problems[resource.name] = (
+                    f"Topic {resource.name} cannot get dead letters, because its name does not begin with {prefix} "
+                    f"({_DEAD_LETTER_PREFIX} of the brokers). Set {_DEAD_LETTER_TOPIC} of the group to another topic"
+                )
     return problems
+
+
+async def _dead_letter_prefixes(admin: Admin, brokers: Iterable[int]) -> Sequence[str]:
+    """The prefixes that brokers demand of the names of dead-letter topics. Brokers without an answer are left out."""
+    resources = [ConfigResource(ConfigResourceType.BROKER, str(broker)) for broker in sorted(set(brokers))]
+    described = (await admin.describe_configs(resources, names=[_DEAD_LETTER_PREFIX])).succeeded
+    entries = [configs.get(_DEAD_LETTER_PREFIX) for configs in described.values()]
+    return sorted({entry.value for entry in entries if entry is not None and entry.value})
 
 
 def _described(

@@ -80,9 +80,13 @@ def test_replicas_are_moved_to_another_log_directory(directories: tuple[str, str
     assert states("orders", one) == ["its move elsewhere has ended", "already there"]
     succeed("configs", "delete", "broker", "1", "replica.alter.log.dirs.io.max.bytes.per.second")
 
-    refused = run_command("log-dirs", "move", "1", f"{two}/", "-t", "orders:0")
-    assert refused.code == Exit.FAILED
-    assert "LOG_DIR_NOT_FOUND" in refused.errors
+    moved = ask("log-dirs", "move", "1", f"{one}/", "-t", "orders:0")
+    assert [(row["path"], row["state"]) for row in moved] == [(one, "already there")]
+    refused = run_command("log-dirs", "move", "1", f"{two}/orders-0", "-t", "orders:0")
+    assert (refused.code, f"Broker 1 has no log directory {two}/orders-0; it has {one}, {two}." in refused.errors) == (
+        Exit.NOT_FOUND,
+        True,
+    )
     assert run_command("log-dirs", "move", "1", two, "-t", "orders:7").code == Exit.NOT_FOUND
     assert run_command("log-dirs", "move", "1", two).code == Exit.USAGE
 
@@ -93,7 +97,7 @@ def test_cordoned_directory_gets_no_new_topic_reassigned_replica_or_move_kip_106
     one, two = directories
     succeed("topics", "create", "far", "-p", "1", "-r", "2")
     reassign("far", [OTHER], tmp_path / "plan")
-    assert ask("log-dirs", "cordon", "1", two, two) == [{"broker": 1, "path": two, "is_cordoned": True}]
+    assert ask("log-dirs", "cordon", "1", two, f"{two}/") == [{"broker": 1, "path": two, "is_cordoned": True}]
     assert cordoned_directories() == [False, True]
 
     succeed("topics", "create", "new", "-p", "4", "-r", "2")
@@ -121,8 +125,8 @@ def test_commands_change_only_the_directories_that_they_name(directories: tuple[
 
 def test_cordons_that_are_refused_change_nothing(directories: tuple[str, str]) -> None:
     one, two = directories
-    unknown = run_command("log-dirs", "cordon", "1", one, f"{two}/")
-    assert (unknown.code, f"Broker 1 has no log directory {two}/; it has {one}, {two}." in unknown.errors) == (
+    unknown = run_command("log-dirs", "cordon", "1", one, f"{two}/none")
+    assert (unknown.code, f"Broker 1 has no log directory {two}/none; it has {one}, {two}." in unknown.errors) == (
         Exit.NOT_FOUND,
         True,
     )

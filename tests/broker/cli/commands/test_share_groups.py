@@ -46,6 +46,11 @@ def _check_dead_letter_problems(dead_letters: str) -> None:
     (usable,) = ask("share-groups", "describe", GROUP)
     assert (usable["dead_letter_topic"], usable["dead_letter_problem"]) == (dead_letters, None)
 
+    succeed("topics", "create", f"no-{dead_letters}", "-c", f"{enable}=true")
+    succeed("configs", "set", "group", GROUP, f"errors.deadletterqueue.topic.name=no-{dead_letters}")
+    (misnamed,) = ask("share-groups", "describe", GROUP)
+    assert "its name does not begin with dlq. " in misnamed["dead_letter_problem"]
+
 
 def test_share_group_from_its_first_offset_to_its_deletion(node: NodeProcess, topic: str) -> None:
     reset = ("share-groups", "reset-offsets", GROUP, "-t", topic)
