@@ -144,9 +144,7 @@ class AssignmentChanges:
                     requested.is_applied = True
                     requested.ended.set()
         finally:
-            self._is_applying = False
-            if self._requested:
-                self._arrived.set()
+            self._applied()
 
     async def lose(self) -> None:
         """Gives up all partitions, which the member has lost already. Raises what a listener raises."""
@@ -156,7 +154,13 @@ class AssignmentChanges:
         try:
             await self._apply_shielded(AssignmentChange(is_lost=True))
         finally:
-            self._is_applying = False
+            self._applied()
+
+    def _applied(self) -> None:
+        """Another poll may apply changes now: announce those that arrived meanwhile."""
+        self._is_applying = False
+        if self._requested:
+            self._arrived.set()
 
     async def apply_at_once(self, change: AssignmentChange, timeout_s: float = inf) -> None:
         """Applies `change` in this task, which leaves the group; changes that wait for a poll are dropped."""

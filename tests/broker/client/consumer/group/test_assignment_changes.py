@@ -146,6 +146,20 @@ async def test_a_change_that_no_poll_has_begun_with_can_be_withdrawn() -> None:
     assert (results, recorder.seen, list(recorder.state.positions)) == ([False], [], [A])
 
 
+async def test_change_that_arrives_while_partitions_are_given_up_as_lost_is_announced_to_the_next_poll() -> None:
+    recorder = Recorder([A])
+    recorder.blocks = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(recorder.changes.lose)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(recorder.changes.request, AssignmentChange(frozenset({B}), completes=True))
+        nursery.start_soon(release_soon, recorder.blocks)
+        with trio.fail_after(5):
+            await recorder.changes.wait_pending()
+        await recorder.changes.apply()
+    assert recorder.seen == [("revoked", [A]), ("assigned", [B])]
+
+
 async def test_a_listener_that_polls_does_not_wait_for_itself() -> None:
     recorder = Recorder([A])
 
