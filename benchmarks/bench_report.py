@@ -40,6 +40,10 @@ class NothingChosen(Exception):
     """No load has a name with the words of --only."""
 
 
+class NoResult(Exception):
+    """The file of --from has no result of a run."""
+
+
 def measure_starts(options: argparse.Namespace) -> Series:
     kinds: Sequence[type[Peer]] = (Kraft, ApacheKafka)
     series = Series([kind.name for kind in kinds])
@@ -110,9 +114,15 @@ def run(options: argparse.Namespace) -> tuple[Path, int]:
 
 
 def write_page(file: Path) -> Path:
-    """Make the page of the result in a file, and its plots, in docs or beside the file. Returns the page."""
-    result = json.loads(file.read_text())
-    published = report_page.may_be_published(result) or file.resolve() == PUBLISHED
+    """Make the page of the result in a file, and its plots, in docs or beside the file. Returns the page.
+
+    Raises NoResult.
+    """
+    try:
+        result = json.loads(file.read_text())
+        published = report_page.may_be_published(result) or file.resolve() == PUBLISHED
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NoResult(f"{file} has no result of a run: {error}") from error
     directory = DOCS if published else file.with_suffix("")
     images = directory / "images"
     images.mkdir(parents=True, exist_ok=True)
@@ -138,7 +148,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--from", type=Path, dest="file", metavar="FILE", help="make the page of this result")
     options = parser.parse_args(arguments)
     if options.file:
-        print(write_page(options.file))
+        try:
+            print(write_page(options.file))
+        except NoResult as why:
+            parser.error(str(why))
         return 0
     try:
         apache_kafka.jars()

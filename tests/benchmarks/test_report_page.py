@@ -3,12 +3,13 @@
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
-from benchmarks import report, report_page, report_plots
+from benchmarks import bench_report, report, report_page, report_plots
 from benchmarks.figures import Comparison, Figure, Series, Spread
 from benchmarks.latency_shares import ANSWERED, OFFERED, SHARES_PERCENT, load_name
 from tests.support.source_code import ROOT
@@ -175,3 +176,16 @@ def test_published_page_and_plots_are_made_of_the_published_figures() -> None:
     assert (docs / "benchmarks.md").read_text() == report_page.page(published)
     images = {path.name: path.read_text() for path in (docs / "images").glob("benchmark-*.svg")}
     assert images == report_page.plots(published)
+
+
+@pytest.mark.parametrize("content", [None, "# A page", "[]", "{}"])
+def test_page_of_a_file_without_a_result_is_refused(
+    content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "result.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(SystemExit, match="2"):
+        bench_report.main(["--from", str(file)])
+    assert f"{file} has no result of a run: " in capsys.readouterr().err
+    assert not file.with_suffix("").exists()
