@@ -1,7 +1,7 @@
 """Reads the configuration of a node for its commands: the properties file, and overrides from the command line."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from broker.cli.errors import UnreadableFile
@@ -51,11 +51,17 @@ def read_host(path: str | None, overrides: Sequence[str]) -> Host:
 def _read_file_config(properties: bytes | None, overrides: Sequence[str]) -> KafkaConfig:
     """The configuration of the file itself, with absolute directories."""
     config = read_config(properties, overrides)
-    absolute = ",".join(map(os.path.abspath, config.log_directories))
-    overrides = [*overrides, f"log.dirs={absolute}"]
+    overrides = [*overrides, f"log.dirs={_absolute(config.log_directories)}"]
+    if config.cordoned_log_dirs:
+        overrides.append(f"cordoned.log.dirs={_absolute(config.cordoned_log_dirs)}")
     if config.metadata_log_dir is not None:
-        overrides.append(f"metadata.log.dir={os.path.abspath(config.metadata_log_dir)}")
+        overrides.append(f"metadata.log.dir={_absolute([config.metadata_log_dir])}")
     return read_config(properties, overrides)
+
+
+def _absolute(directories: Iterable[str]) -> str:
+    """The directories of a config. `*` stands for all log directories."""
+    return ",".join(each if each == "*" else os.path.abspath(each) for each in directories)
 
 
 def read_file(path: str) -> bytes:

@@ -56,13 +56,20 @@ def _overrides(config: KafkaConfig, index: int) -> dict[str, str]:
         "node.id": str(node_id),
         "broker.id": str(node_id),
         "broker.rack": config.broker_rack or str(config.node_id),
-        "log.dirs": ",".join(f"{directory}/broker-{node_id}" for directory in config.log_directories),
+        "log.dirs": _own_directories(config.log_directories, node_id),
     }
+    if config.cordoned_log_dirs:
+        overrides["cordoned.log.dirs"] = _own_directories(config.cordoned_log_dirs, node_id)
     if config.metadata_log_dir is not None:
-        overrides["metadata.log.dir"] = f"{config.metadata_log_dir}/broker-{node_id}"
+        overrides["metadata.log.dir"] = _own_directories([config.metadata_log_dir], node_id)
     if config.endpoints.http is not None:
         overrides["http.listener"] = _HTTP_LISTENER
     return {**overrides, **(_of_first_broker(config) if index == 0 else _of_further_broker(config, index))}
+
+
+def _own_directories(directories: Iterable[str], node_id: int) -> str:
+    """The directories of a broker within those of the file. `*` stands for all of its log directories."""
+    return ",".join(each if each == "*" else f"{each}/broker-{node_id}" for each in directories)
 
 
 def _of_first_broker(config: KafkaConfig) -> dict[str, str]:

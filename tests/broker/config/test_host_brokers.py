@@ -1,5 +1,7 @@
 """The configurations of several brokers of one host, which follow from one file."""
 
+import os
+
 import pytest
 
 from broker.cli.node_config import read_host, read_node_config
@@ -28,6 +30,20 @@ def test_further_brokers_have_the_next_ids_directories_of_their_own_and_no_vote(
     assert third.metadata_directory == "/m/broker-9"
     assert first.is_sole_voter
     assert second.quorum_bootstrap_servers == first.quorum_bootstrap_servers == (("localhost", 9093),)
+
+
+def test_cordoned_directories_are_those_of_each_broker() -> None:
+    first, second = brokers("kraft.brokers=2", "node.id=7", "cordoned.log.dirs=/b")
+    assert (first.cordoned_log_dirs, second.cordoned_log_dirs) == (("/b/broker-7",), ("/b/broker-8",))
+    first, second = brokers("kraft.brokers=2", "cordoned.log.dirs=*")
+    assert first.cordoned_log_dirs == second.cordoned_log_dirs == ("*",)
+
+
+def test_relative_directories_are_absolute_where_they_are_cordoned_too() -> None:
+    (config,) = brokers("log.dirs=a,b", "metadata.log.dir=m", "cordoned.log.dirs=b")
+    here = os.getcwd()
+    assert config.log_directories == (f"{here}/a", f"{here}/b")
+    assert (config.metadata_directory, config.cordoned_log_dirs) == (f"{here}/m", (f"{here}/b",))
 
 
 def test_ports_of_further_brokers_are_ten_above_those_of_the_one_before() -> None:
