@@ -53,14 +53,17 @@ async def await_cordon(
     return False
 
 
-async def set_cordoned(admin: Admin, broker_id: int, names: Sequence[str], is_cordoned: bool) -> Sequence[str]:
+async def set_cordoned(admin: Admin, broker_id: int, names: Sequence[str], is_cordoned: bool) -> Mapping[str, bool]:
     """Cordon some log directories of a broker, or end that, and wait until the controllers know it.
 
-    Other directories stay as they are, also if another command changes them at the same time. Returns the paths of the
-    directories. Raises CommandFailed if the broker has no such directory, or does not tell the new state in time.
+    Other directories stay as they are, also if another command changes them at the same time. Returns whether the
+    broker has each directory. The cordon of one that it no longer has can only end: the broker refuses a value that
+    names it. Raises CommandFailed if a directory to cordon is absent, or if the broker does not tell the new state.
     """
     directories = (await admin.describe_log_dirs([broker_id])).value(broker_id)
-    paths = find_directories(broker_id, names, directories)
+    known = names if is_cordoned else [name for name in names if _is_known(name, directories)]
+    absent = [name.rstrip("/") for name in names if name not in known]
+    paths = [*find_directories(broker_id, known, directories), *absent]
     present = await _present(admin, broker_id)
     if _ALL in present.elements and not present.is_of_file:
         if not is_cordoned:
@@ -69,12 +72,12 @@ async def set_cordoned(admin: Admin, broker_id: int, names: Sequence[str], is_co
         operation, elements = _change(present, list(directories), paths, is_cordoned)
         await alter_cordon(admin, broker_id, operation, ",".join(elements))
     # A directory that has failed is not reported to the controllers as cordoned.
-    shown = [path for path in paths if directories[path].error is None]
+    shown = [path for path in paths if path not in absent and directories[path].error is None]
     if not await await_cordon(
         admin, broker_id, lambda found: all(found[broker_id][path].is_cordoned is is_cordoned for path in shown)
     ):
         raise _not_told(broker_id, shown, is_cordoned)
-    return paths
+    return {path: path not in absent for path in paths}
 
 
 def _change(
@@ -99,6 +102,10 @@ async def _present(admin: Admin, broker_id: int) -> _Present:
     if entry is None or not entry.value:
         return _Present([], False)
     return _Present(entry.value.split(","), entry.source is ConfigSource.STATIC_BROKER)
+
+
+def _is_known(name: str, directories: Collection[str]) -> bool:
+    return any(name.rstrip("/") == path.rstrip("/") for path in directories)
 
 
 def find_directories(broker_id: int, names: Sequence[str], directories: Collection[str]) -> Sequence[str]:
@@ -128,5 +135,6 @@ def _not_told(broker_id: int, paths: Sequence[str], is_cordoned: bool) -> Comman
     return CommandFailed(
         f"Broker {broker_id} does not tell within {CORDON_S:.0f} s that these are {state}: {', '.join(paths)}. `kraft "
         f"configs describe broker {broker_id}` shows whether {CORDONED} was changed again; if not, look whether the "
-        "broker reaches the controllers."
+        f"broker reaches the controllers, and whether its log has dynamic_config_refused: it uses no value of "
+        f"{CORDONED} that names a directory which is not in log.dirs. `kraft log-dirs uncordon` removes such an entry."
     )

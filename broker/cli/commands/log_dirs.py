@@ -194,14 +194,20 @@ async def cordon(invocation: Invocation, broker: int, directories: Sequence[str]
 @_broker_argument
 @click.argument("directories", nargs=-1, required=True, metavar="DIRECTORY...")
 async def uncordon(invocation: Invocation, broker: int, directories: Sequence[str]) -> None:
-    """Let cordoned log directories of BROKER have new replicas again."""
+    """Let cordoned log directories of BROKER have new replicas again.
+
+    A DIRECTORY that is no longer in `log.dirs` of the broker is removed from `cordoned.log.dirs`: until then, the
+    broker refuses the config, and none of its directories is cordoned.
+    """
     await _cordon(invocation, broker, directories, False)
 
 
 async def _cordon(invocation: Invocation, broker: int, directories: Sequence[str], is_cordoned: bool) -> None:
     async with invocation.admin() as admin:
-        paths = await set_cordoned(admin, broker, directories, is_cordoned)
-    rows = [CordonedDirectory(broker, path, is_cordoned) for path in paths]
+        changed = await set_cordoned(admin, broker, directories, is_cordoned)
+    for path in (path for path, is_present in changed.items() if not is_present):
+        invocation.printer.note(f"kraft: broker {broker} has no log directory {path}: it is not cordoned any more.")
+    rows = [CordonedDirectory(broker, path, is_cordoned) for path, is_present in changed.items() if is_present]
     invocation.printer.rows(rows, CORDONED_COLUMNS)
 
 

@@ -157,5 +157,12 @@ def test_first_change_keeps_cordons_of_the_properties_file(tmp_path: Path, monke
         return_to_file()
         succeed("log-dirs", "uncordon", "1", one)
         assert cordoned_directories() == [False, True]
+
+        node.stop()
+        node.overrides = {"log.dirs": one}  # the cordon of the other directory stays
+        node.start()
+        assert f"broker 1 has no log directory {two}:" in run_command("log-dirs", "uncordon", "1", f"{two}/").errors
+        succeed("log-dirs", "cordon", "1", one)
+        assert cordoned_directories() == [True]
     finally:
         node.discard()
