@@ -35,6 +35,9 @@ class Decision(Generic[T]):
 
     The records form one batch, so they are appended all or none. With `atomic=False` they may be split over several
     batches. With a `producer`, they are part of that producer's transaction, and take effect when it is committed.
+
+    A response fails if the commit takes too long. `committed` is called however long it takes, unless this broker ends
+    to be the coordinator before. It must not raise.
     """
 
     records: Sequence[CoordinatorRecord]
@@ -42,3 +45,4 @@ class Decision(Generic[T]):
     apply: Callable[[], None] | None = None
     atomic: bool = True
     producer: Producer | None = None
+    committed: Callable[[], None] | None = None

@@ -116,6 +116,8 @@ class HostedShard(Generic[S]):
         self.timers = ShardTimers(services.deadlines, self._fire)
         self.state = make_state(self)
         self._deferred: deque[_DeferredResponse] = deque()
+        # The callbacks of `Decision.committed`, each with the end offset of its records.
+        self._callbacks: deque[tuple[int, Callable[[], None]]] = deque()
         self._parked: dict[Completion[Any], None] = {}
         self._missed_changes: list[tuple[MetadataDelta, MetadataImage]] = []
         self._expiry: Deadline | None = None
@@ -208,8 +210,6 @@ class HostedShard(Generic[S]):
         Only a decision that is not `atomic` may have been appended in part. In that case the shard is loaded again.
         """
         records = decision.records
-        if not records and decision.apply is None:
-            return
         if records:
             self._append(decision, now_ms)
         try:
@@ -222,6 +222,8 @@ class HostedShard(Generic[S]):
         except BaseException:
             self._services.reload(self)  # the state is only partly changed
             raise
+        if decision.committed is not None:
+            self._callbacks.append((self.end_offset, decision.committed))
 
     def _append(self, decision: Decision[Any], now_ms: int) -> None:
         try:
@@ -270,23 +272,28 @@ class HostedShard(Generic[S]):
             self._complete_committed()
 
     def _complete_committed(self) -> None:
-        """Completes the responses that are committed. Completing one may lead to a new request, whose response comes
-        last.
+        """Completes the responses that are committed, and calls the callbacks of commits. Either may lead to a
+        new request, whose response comes last.
         """
         if self._is_releasing:
             return  # the outer call completes them, so that the stack does not grow with their number
-        deferred, partition, writer = self._deferred, self.partition, self._writer
+        deferred, callbacks, writer = self._deferred, self._callbacks, self._writer
         self._is_releasing = True
         try:
-            while deferred and deferred[0].end_offset <= writer.committed_end and not self.is_fenced:
-                _, _, completion, outcome = deferred.popleft()
-                completion.complete(outcome)
+            while not self.is_fenced:
+                if deferred and deferred[0].end_offset <= writer.committed_end:
+                    _, _, completion, outcome = deferred.popleft()
+                    completion.complete(outcome)
+                elif callbacks and callbacks[0][0] <= writer.committed_end:
+                    callbacks.popleft()[1]()
+                else:
+                    break
         finally:
             self._is_releasing = False
         writer.moved()
-        if deferred and self.phase is Phase.ACTIVE:
-            partition.waiters.for_high_watermark[self] = None
-            if self._expiry is None:
+        if (deferred or callbacks) and self.phase is Phase.ACTIVE:
+            self.partition.waiters.for_high_watermark[self] = None
+            if deferred and self._expiry is None:
                 self._expiry = self._services.deadlines.add(deferred[0].since + self._timeout_s, self._expire)
 
     @property
@@ -338,6 +345,7 @@ class HostedShard(Generic[S]):
         self.phase = Phase.CLOSED
         self._writer.end()
         self.timers.cancel_all()
+        self._callbacks.clear()
         if self._expiry is not None:
             self._expiry.cancel()
         self.partition.waiters.for_high_watermark.pop(self, None)

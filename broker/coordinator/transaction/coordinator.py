@@ -5,10 +5,11 @@ committed, the producer is answered and the markers are sent. A coordinator that
 transactions that it finds prepared.
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
+import attrs
 import trio
 
 from broker.config import KafkaConfig
@@ -199,27 +200,32 @@ class TransactionCoordinator:
         prepared_of: Callable[[T], Transaction | None],
     ) -> Completion[T]:
         """As `write` of the runtime, for decisions that may prepare a transaction: when that is committed, its markers
-        are sent.
+        are sent, also if the request has failed because the commit took too long.
         """
         partition = self.runtime.partition_for(transactional_id)
-        completion = self.runtime.write(partition, decide)
 
-        def decided(outcome: T | KafkaError) -> None:
-            if not isinstance(outcome, KafkaError):
-                prepared = prepared_of(outcome)
-                if prepared is not None:
-                    self._send_markers(partition, transactional_id, prepared)
+        def prepare(state: TransactionShard, now_ms: int) -> Decision[T]:
+            decision = decide(state, now_ms)
+            prepared = prepared_of(decision.response)
+            if prepared is None:
+                return decision
+            send = partial(self._send_markers, partition, transactional_id, prepared)
+            return attrs.evolve(decision, committed=send)
 
-        completion.then(decided)
-        return completion
+        return self.runtime.write(partition, prepare)
 
     def _loaded(self, partition: int) -> None:
-        def found(outcome: list[ListedTransaction] | KafkaError) -> None:
-            if not isinstance(outcome, KafkaError):
-                for transactional_id, prepared in outcome:
-                    self._markers.run_soon(partial(self._send_markers, partition, transactional_id, prepared))
+        """Sends the markers of the transactions that an earlier coordinator has prepared, when that is committed."""
 
-        self.runtime.read(partition, prepared_transactions).then(found)
+        def find(state: TransactionShard, now_ms: int) -> Decision[None]:
+            found = prepared_transactions(state, now_ms)
+            return Decision((), None, committed=partial(self._send_all, partition, found))
+
+        self.runtime.write(partition, find)
+
+    def _send_all(self, partition: int, found: Sequence[ListedTransaction]) -> None:
+        for transactional_id, prepared in found:
+            self._markers.run_soon(partial(self._send_markers, partition, transactional_id, prepared))
 
     def _send_markers(self, partition: int, transactional_id: str, prepared: Transaction) -> None:
         epoch = self.runtime.epoch(partition)

@@ -45,6 +45,25 @@ async def test_response_waits_for_the_in_sync_replicas(tmp_path: Path) -> None:
             assert code_of(completion) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+async def test_callback_of_a_commit_waits_longer_than_the_response(tmp_path: Path) -> None:
+    async with coordinated(tmp_path, ONE_CONTROLLER, write_timeout_ms=500) as (cluster, runtimes):
+        runtime, followed = runtimes[1], list[str]()
+
+        def decide(state: Registers, now_ms: int) -> Decision[None]:
+            records = put(state, now_ms, name="a", value="1").records
+            return Decision(records, None, committed=lambda: followed.append(state.values["a"]))
+
+        for node_id in (2, 3):
+            await cluster.nodes[node_id].crash()
+        written = runtime.write(decide)
+        runtime.partitions.end_turn()
+        await runtime.until(lambda: written.done)
+        assert code_of(written) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert followed == []
+        await cluster.start(2)
+        await runtime.until(lambda: followed == ["1"])
+
+
 async def test_decisions_are_refused_while_too_few_replicas_are_in_sync(tmp_path: Path) -> None:
     async with coordinated(tmp_path, ONE_CONTROLLER) as (cluster, runtimes):
         runtime = runtimes[1]

@@ -155,6 +155,36 @@ async def test_markers_wait_for_a_leader_that_is_away_unless_its_topic_is_delete
                 assert await committed(servers, "away", 1) == [b"value"]
 
 
+async def test_transaction_whose_outcome_is_committed_after_the_request_has_failed_gets_its_markers(
+    tmp_path: Path,
+) -> None:
+    """Otherwise its partitions would have an open transaction until they have another coordinator."""
+    overrides = {"transaction.state.log.num.partitions": "1", "request.timeout.ms": "500"}
+    async with running_cluster(tmp_path, {1: COMBINED, 2: "broker"}, overrides=overrides) as cluster:
+        servers = f"127.0.0.1:{cluster.port(1)}"
+        async with Admin(servers) as admin:
+            both_in_sync = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
+            topics = [
+                NewTopic("__transaction_state", assignments={0: [1, 2]}, configs=both_in_sync),
+                NewTopic("orders", assignments={0: [1]}),
+            ]
+            (await admin.create_topics(topics)).raise_first()
+            await cluster.until_images_match()
+            async with Producer(servers, transactional_id="t") as producer, connected(cluster.port(1)) as client:
+                await producer.begin_transaction()
+                await producer.send("orders", b"value", partition=0)
+                outcome = (await admin.describe_transactions(["t"]))["t"]
+                assert not isinstance(outcome, Exception), outcome
+                await cluster.nodes[2].crash()
+                requests = Requests(client)
+                await requests.end("t", (outcome.producer_id, outcome.producer_epoch), "commit")
+                assert "COORDINATOR_NOT_AVAILABLE" in requests.lines[0]
+                await cluster.start(2)
+                await until_state(admin, "t", "CompleteCommit")
+                await producer.commit_transaction()
+        assert await committed(servers, "orders", 1) == [b"value"]
+
+
 async def set_transaction_version(admin: Admin, level: int) -> None:
     current = (await admin.describe_features()).finalized.get("transaction.version")
     kind = UpgradeType.UPGRADE if level > (0 if current is None else current.highest) else UpgradeType.SAFE_DOWNGRADE
