@@ -110,8 +110,9 @@ async def _restart_all(
     command = shlex.quote(shlex.join(arguments))
     for index, node in enumerate(nodes):
         advice = (
-            f"Restarted: {format_ids(done)}. Once `kraft cluster health` shows no problem, `kraft cluster restart "
-            f"--rolling --nodes {format_ids(each.id for each in nodes[index:])} --restart-command {command}` goes on."
+            f"Restarted: {format_ids(done) if done else 'none'}. Once `kraft cluster health` shows no problem, "
+            f"`kraft cluster restart --rolling --nodes {format_ids(each.id for each in nodes[index:])} "
+            f"--restart-command {command}` goes on."
         )
         with resumable(invocation, advice):
             await _restart(admin, node, _filled(arguments, node), timeout_s)

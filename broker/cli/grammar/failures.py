@@ -59,9 +59,9 @@ _ADVICE: Final = {
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "`kraft transactions list` shows the transactional ids that exist",
     ErrorCode.BROKER_NOT_AVAILABLE: "`kraft cluster describe` shows the brokers that are",
     ErrorCode.MISMATCHED_ENDPOINT_TYPE: "--bootstrap-controller takes ports of controllers, -b those of brokers",
-    ErrorCode.NON_EMPTY_GROUP: "stop the group's members first",
+    ErrorCode.NON_EMPTY_GROUP: "`kraft groups describe` shows the members",
     ErrorCode.INVALID_REPLICATION_FACTOR: "`kraft cluster describe` shows how many brokers are alive",
-    ErrorCode.NOT_CONTROLLER: "try again: the controllers are electing a leader",
+    ErrorCode.NOT_CONTROLLER: "the controllers are electing a leader",
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: (
         "its first replica is down or not in sync, and `kraft cluster health` says what to do"
     ),

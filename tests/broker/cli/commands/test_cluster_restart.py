@@ -103,6 +103,7 @@ def test_a_rolling_restart_stops_at_the_first_doubt(
     assert answer.code == code, answer.errors
     assert message in answer.errors
     if code == Exit.FAILED:
+        assert "Restarted: none." in answer.errors
         assert f"`kraft cluster restart --rolling --nodes 2 --restart-command {arguments[2]}` goes on." in answer.errors
 
 

@@ -154,7 +154,7 @@ def test_offsets_of_a_group_with_members_are_left_alone(topic: str, member: Cons
     delete = run_command("groups", "delete", topic)
     assert delete.code == Exit.FAILED
     assert "NON_EMPTY_GROUP" in delete.errors
-    assert "stop the group's members first" in delete.errors
+    assert delete.errors.endswith("or remove its members, first; `kraft groups describe` shows the members\n")
 
 
 def test_offsets_and_groups_are_deleted(node: NodeProcess, topic: str) -> None:
