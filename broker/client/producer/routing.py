@@ -22,6 +22,7 @@ from broker.client.producer.record_arguments import BadPartition, check_topic, p
 from broker.client.records import RecordColumns
 from broker.client.types import TopicPartition
 from broker.wire.errors import ErrorCode
+from broker.wire.uuids import ZERO_UUID
 
 UNKNOWN_PARTITION: Final = -1
 
@@ -72,6 +73,7 @@ class TopicRouting:
         check_topic(topic)
         self.topic = topic
         self.queues: list[PartitionQueue] = []
+        self._topic_id = ZERO_UUID
         self._available: Sequence[int] = ()
         self._accumulator = accumulator
         self.choice = choice
@@ -96,7 +98,14 @@ class TopicRouting:
         return self._used_at <= since and self._held is None and all(queue.is_empty for queue in self.queues)
 
     def update(self, metadata: TopicMetadata) -> None:
-        """Takes the topic's partitions, and places the records that waited for them."""
+        """Takes the topic's partitions, and places the records that waited for them.
+
+        Only a topic that was created again can have fewer than before. Outdated metadata can have fewer, too.
+        """
+        if metadata.id != self._topic_id:
+            self._topic_id = metadata.id
+            del self.queues[len(metadata.partitions) :]
+            self.sticky = None
         for number in range(len(self.queues), len(metadata.partitions)):
             self.queues.append(self._accumulator.queue(TopicPartition(self.topic, number)))
         self._available = [each.partition for each in metadata.partitions if each.leader_id != NO_LEADER]
