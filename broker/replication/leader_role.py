@@ -230,7 +230,7 @@ class LeaderRole(PartitionRole):
             leader_end_offset=self.log.readable_end_offset,
             now_ms=partition.context.now_ms(),
         )
-        if follower.refetches and follower.refetches.bit_count() == 1:  # less and less often
+        if follower.refetches.bit_count() == 1:  # less and less often
             partition.tasks.check_log(partition, fetch_offset)
         if follower.broker_id not in in_sync.isr:
             self._propose(in_sync.to_expand(follower, partition.commit_state.high_watermark))

@@ -144,7 +144,10 @@ def test_blocks_of_producer_ids_follow_each_other() -> None:
 def test_producer_ids_end_before_int64_does() -> None:
     cluster = Cluster()
     broker_epoch = cluster.image.cluster.brokers[1].broker_epoch
-    cluster.take([ProducerIdsRecord(broker_id=1, broker_epoch=broker_epoch, next_producer_id=2**63 - 1000)])
+    last = 2**63 - 1001
+    cluster.take([ProducerIdsRecord(broker_id=1, broker_epoch=broker_epoch, next_producer_id=last)])
+    assert allocate_producer_ids(cluster.image, 1, broker_epoch).response == ProducerIdsBlock(last, 1000)
+    cluster.take([ProducerIdsRecord(broker_id=1, broker_epoch=broker_epoch, next_producer_id=last + 1)])
     with pytest.raises(KafkaError, match="Exhausted all producerIds"):
         allocate_producer_ids(cluster.image, 1, broker_epoch)
 

@@ -5,7 +5,7 @@ from itertools import groupby
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.controller.portions import PORTION_SIZE, topics_in_portions
+from metadata.controller.portions import PORTION_SIZE, in_portions, topics_in_portions
 
 topics = st.lists(st.tuples(st.text(max_size=3), st.lists(st.integers(), max_size=3 * PORTION_SIZE)), max_size=200)
 
@@ -38,3 +38,12 @@ def test_small_topics_share_a_portion_until_it_is_full() -> None:
 
 def test_empty_request_is_one_portion() -> None:
     assert list(topics_in_portions([])) == [[]]
+
+
+def test_things_share_a_portion_until_it_is_full_and_a_larger_one_is_alone() -> None:
+    numbers = range(2 * PORTION_SIZE + 1)
+    assert [len(portion) for portion in in_portions(numbers, name=str)] == [PORTION_SIZE, PORTION_SIZE, 1]
+    sizes = [1, PORTION_SIZE - 1, PORTION_SIZE + 1, 1]
+    names = iter("abcd")
+    portions = in_portions(list(zip(names, sizes, strict=True)), lambda each: each[0], lambda each: each[1])
+    assert ["".join(name for name, _ in portion) for portion in portions] == ["ab", "c", "d"]

@@ -2,9 +2,11 @@
 
 from random import Random
 
+import attrs
 import pytest
 
 from metadata.controller import AssignedReplica, DirectoryAssignment, NewTopic
+from metadata.controller.partition_change_builder import acceptable_leaders
 from metadata.controller.replica_directories import ReplicaDirectoriesControl
 from metadata.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, random_uuid
 from metadata.image import PartitionImage
@@ -85,6 +87,13 @@ def test_a_replica_may_move_between_directories_that_work() -> None:
     assign(cluster, ONE)
     assert directory(cluster) == ONE
     assert partition(cluster).isr == (1, 2, 3)
+
+
+def test_replica_without_a_known_directory_can_lead_while_its_broker_is_active() -> None:
+    """Records of older metadata versions name no directories."""
+    cluster = cluster_of_three((1, 2))
+    without = attrs.evolve(partition(cluster), directories=())
+    assert [acceptable_leaders(cluster.image, without, gone=2)(each) for each in (1, 2, 9)] == [True, False, False]
 
 
 def test_failed_directory_affects_only_its_replicas() -> None:

@@ -1,7 +1,9 @@
 """Placement of new partitions."""
 
 from collections import Counter
+from collections.abc import MutableSequence
 from random import Random
+from typing import Any
 
 import attrs
 import pytest
@@ -57,6 +59,19 @@ def test_leaders_and_replicas_are_balanced(racks: int, per_rack: int, factor: in
         assert Counter(replicas[0] for replicas in placed) == dict.fromkeys(range(count), 1)
         everybody = Counter(replica for replicas in placed for replica in replicas)
         assert max(everybody.values()) - min(everybody[i] for i in range(count)) <= 1
+
+
+class InOrder(Random):
+    """Does not shuffle."""
+
+    def shuffle(self, x: MutableSequence[Any]) -> None:
+        pass
+
+
+def test_brokers_of_a_rack_take_turns_and_so_do_the_fenced_ones() -> None:
+    brokers = [broker(i, fenced=i > 2) for i in range(6)]
+    placer = StripedReplicaPlacer(brokers, 4, InOrder())
+    assert [placer.place() for _ in range(4)] == [(0, 1, 2, 3), (1, 2, 0, 4), (2, 0, 1, 5), (0, 1, 2, 3)]
 
 
 def test_racks_take_turns() -> None:

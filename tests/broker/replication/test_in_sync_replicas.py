@@ -169,6 +169,25 @@ def test_slow_follower_leaves_the_isr_although_it_fetches_continuously() -> None
     assert state.to_shrink(2_000, 100_000) is not None
 
 
+def test_only_a_fetch_from_the_same_offset_below_the_log_end_is_a_refetch() -> None:
+    """A follower that moves on, or has nothing to fetch, has refused no records."""
+    state = in_sync(LEADER, A)
+    counted = []
+    for offset, end in [(3, 10), (3, 10), (3, 10), (5, 10), (5, 10), (10, 10), (10, 10), (10, 11), (10, 11)]:
+        fetched(state, A, offset, end, 1)
+        counted.append(state.followers[A].refetches)
+    assert counted == [0, 1, 2, 0, 1, 0, 0, 0, 1]
+
+
+def test_leader_proposes_to_leave_only_an_isr_with_another_member() -> None:
+    alone, together = in_sync(LEADER), in_sync(LEADER, A)
+    assert alone.to_leave() is None
+    together.proposal = together.to_leave()
+    assert together.proposal is not None
+    assert together.proposal.isr == (A,)
+    assert together.to_leave() is None, "one proposal at a time"
+
+
 def test_removed_replica_leaves_the_isr() -> None:
     state = in_sync(LEADER, A, B)
     state.assign((LEADER, A))

@@ -205,16 +205,6 @@ def test_5_3_fetch_is_checked_against_the_epoch_of_the_previous_entry() -> None:
     assert one.core.high_watermark == 0
 
 
-def test_kip_630_fetch_below_the_log_start_is_answered_with_the_snapshot() -> None:
-    one = SingleCore(1, 1, 1).elected()
-    one.sync()
-    one.fetch(2, one.core.end_offset, 2)
-    one.step(happened.SnapshotTaken(OffsetAndEpoch(2, 1)))
-    response = one.answer_to(said.FetchRequest(2, KEYS[3], OffsetAndEpoch(1, 1), 0))
-    assert isinstance(response, said.FetchResponse)
-    assert response.snapshot == OffsetAndEpoch(2, 1)
-
-
 @pytest.mark.parametrize("is_gone", [True, False])
 def test_partial_snapshot_is_discarded_when_the_leader_no_longer_has_it(is_gone: bool) -> None:
     """The leader has a later snapshot, or another leader may have one."""
@@ -350,16 +340,18 @@ def test_response_to_a_request_of_a_former_role_is_ignored() -> None:
     assert (one.core.role, one.core.epoch) == (Role.FOLLOWER, 2)
 
 
-def test_started_replica_requests_pre_votes_at_once_and_finds_the_leader() -> None:
+@pytest.mark.parametrize("address", ["host2:1", ""])
+def test_started_replica_requests_pre_votes_at_once_and_finds_the_leader(address: str) -> None:
+    """A response without an address names a voter, whose address is in the voter set."""
     one = SingleCore(election=ElectionState(3))
     assert one.core.deadline_ms <= 40.0
     (pre_vote, _) = one.time_out()
     assert pre_vote.pre_vote
-    effects = one.step(
-        happened.Responded(2, pre_vote, said.VoteResponse(CurrentLeader(3, 2, "host2:1"), granted=False))
-    )
+    refusal = said.VoteResponse(CurrentLeader(3, 2, address), granted=False)
+    effects = one.step(happened.Responded(2, pre_vote, refusal))
     assert (one.core.role, one.core.leader_id, one.core.epoch) == (Role.FOLLOWER, 2, 3)
-    assert [type(request) for request in sends(effects)] == [said.FetchRequest]
+    (fetch,) = [effect for effect in effects if isinstance(effect, todo.Send)]
+    assert (type(fetch.request), fetch.destination, fetch.address) == (said.FetchRequest, 2, "host2:1")
 
 
 def test_prospective_replica_with_the_lower_id_gets_the_pre_vote_of_the_other() -> None:

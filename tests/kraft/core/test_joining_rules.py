@@ -79,6 +79,7 @@ def test_kip_1186_replica_asks_to_be_added_once_it_has_all_committed_entries() -
     (request,) = joiner.joined()
     assert isinstance(request, said.AddVoterRequest)
     assert request.voter == Voter(KEYS[4], "host4:1")
+    assert request.timeout_ms == QuorumConfig(KEYS[4], "host4:1").fetch_timeout_ms / 4
     assert not request.ack_when_committed, "the commit may need a Fetch of this replica"
 
 

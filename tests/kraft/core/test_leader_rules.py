@@ -77,3 +77,22 @@ def test_kip_595_begin_epoch_is_not_repeated_to_a_voter_that_fetches_from_an_emp
     one.fetch(2, 0, 0)
     (repeated,) = [effect for effect in one.step(happened.Tick(), 500.0) if isinstance(effect, todo.Send)]
     assert (repeated.destination, type(repeated.request)) == (3, said.BeginEpochRequest)
+
+
+def test_kip_630_fetch_below_the_log_start_is_answered_with_the_snapshot() -> None:
+    one = SingleCore(1, 1, 1).elected()
+    one.sync()
+    one.fetch(2, one.core.end_offset, 2)
+    one.step(happened.SnapshotTaken(OffsetAndEpoch(2, 1)))
+    response = one.answer_to(said.FetchRequest(2, KEYS[3], OffsetAndEpoch(1, 1), 0))
+    assert isinstance(response, said.FetchResponse)
+    assert response.snapshot == OffsetAndEpoch(2, 1)
+
+
+def test_log_starts_at_a_later_snapshot_only() -> None:
+    """A snapshot of the same or an earlier offset has nothing to remove from the log."""
+    one = established()
+    taken = OffsetAndEpoch(2, 1)
+    assert one.step(happened.SnapshotTaken(taken)) == [todo.TruncatePrefix(taken)]
+    assert one.step(happened.SnapshotTaken(taken)) == []
+    assert one.step(happened.SnapshotTaken(OffsetAndEpoch(1, 1))) == []

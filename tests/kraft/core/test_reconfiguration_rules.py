@@ -231,6 +231,18 @@ def test_leader_tracks_only_the_latest_directory_of_a_node() -> None:
     assert observers(one) == [again, KEYS[4]]
 
 
+def test_kip_853_observer_that_becomes_a_voter_is_no_observer_any_more() -> None:
+    one = established()
+    leader = one.core.leader_state
+    assert leader is not None
+    one.fetch(4, 2, 1)
+    assert list(leader.observers) == [KEYS[4]]
+    leader.track_voters(VoterSet((*THREE.voters, Voter(KEYS[4], "host4:1"))), KEYS[1])
+    assert ([*leader.voters], [*leader.observers]) == ([2, 3, 4], [])
+    leader.track_voters(VoterSet(THREE.voters[:2]), KEYS[1])
+    assert ([*leader.voters], sorted(leader.observers)) == ([2], [KEYS[3], KEYS[4]])
+
+
 def test_kip_853_fetch_from_another_directory_does_not_count_for_a_voter() -> None:
     one = SingleCore(named=Voter(ReplicaKey(2), "host2:1")).elected()
     one.sync()
