@@ -110,7 +110,7 @@ class _Brokers:
         await metrics.run(bound.sockets)
 
     def _scrape_failed(self, error: Exception) -> None:
-        self._trace("scrape_failed", error="".join(format_exception(error)))
+        self._trace("host_scrape_failed", error="".join(format_exception(error)))
 
     def _write(self, name: str, line: str) -> None:
         """Pass on a line of a broker. One of JSON has the id of the broker already."""

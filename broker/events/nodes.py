@@ -326,6 +326,14 @@ PROCESS_EVENTS: Final = EventCatalogue(
             "{cause}",
             LINES_MAX,
         ),
+        "host_scrape_failed": EventKind(
+            Level.ERROR,
+            "The metrics of the brokers of this host could not be put on one page.",
+            {"error": "the traceback"},
+            "A scrape of the metrics of all brokers failed, which is a bug: {error}",
+            LINES_MAX,
+            "error",
+        ),
         "broker_process_ended": EventKind(
             Level.WARNING,
             "The process of a broker of this host has ended. The supervisor starts it again.",
