@@ -148,6 +148,26 @@ async def test_copy_is_not_complete_before_it_is_as_durable(tmp_path: Path) -> N
     it.check_same()
 
 
+async def test_copy_is_not_complete_while_the_log_is_being_cleaned(tmp_path: Path) -> None:
+    """The files of the cleaner would replace those of a log that is no longer in use."""
+    it = await copying(tmp_path, LogConfig())
+    append(it.log, b"value")
+    await it.catch_up()
+    it.log.segments.is_being_cleaned = True
+    assert not it.copy.finish()
+    it.log.segments.is_being_cleaned = False
+    it.check_same()
+
+
+async def test_durable_copy_has_its_recovery_point_in_the_checkpoint_of_its_directory(tmp_path: Path) -> None:
+    """Otherwise a restart would recover the whole log."""
+    it = await copying(tmp_path, LogConfig())
+    append(it.log, b"value")
+    await it.catch_up()
+    await it.copy.make_durable()
+    assert list(it.directory.recovery_points.read().values()) == [1]
+
+
 async def test_copy_of_a_compacted_log_has_its_gaps(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=400, cleanup_policy=("compact",))
     it = await copying(tmp_path, config)
