@@ -28,8 +28,8 @@ make bench-report ARGS="--from docs/benchmarks.json" # this page again, of its f
 ```
 
 A complete run makes this page, its plots and `docs/benchmarks.json`, which has the values of all rounds. The page of
-any other run is written beside its figures in `benchmarks/results`. A run needs 4 GiB in the temporary directory: it
-writes a file of that size first, and removes it, so that the first node finds memory that was used before.
+any other run is written beside its figures, among the results of `benchmarks`. A run needs 4 GiB in the temporary
+directory. It writes a file of that size first, and removes it: the first node finds memory that was used before.
 """
 
 _METHOD: Final = f"""## How to read the tables
