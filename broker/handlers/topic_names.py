@@ -1,12 +1,9 @@
 """Decisions that depend on a topic's name only."""
 
-from typing import Final
-
+from broker.coordinator.internal_topics import INTERNAL_TOPICS
 from broker.server.context import BrokerContext
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import validate_topic_name
-
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 def is_internal(name: str) -> bool:
