@@ -178,6 +178,15 @@ REPLICATION_EVENTS: Final = EventCatalogue(
             "replica of {topic}-{partition}: copying it to another log directory is tried again soon: {reason}",
             LINES_MAX,
         ),
+        "replica_move_restarted": EventKind(
+            Level.INFO,
+            "The copy of a replica for another log directory begins again, because the replica's log was compacted or "
+            "replaced while that directory was absent.",
+            {**_REPLICA, "topic": "topic", "path": "former directory of the copy"},
+            "replica of {topic}-{partition}: the copy in {path} is deleted and made again, because the replica's log "
+            "was compacted or replaced since",
+            LINES_MAX,
+        ),
         "replica_moved": EventKind(
             Level.INFO,
             "A replica has moved to another log directory.",

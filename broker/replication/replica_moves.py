@@ -127,9 +127,8 @@ class ReplicaMoves:
             )
         future = self.futures.create(key, directory)
         if future is None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {directory.path} is offline")
-        partition.trace("replica_move_began", topic=partition.topic, path=future.directory)
-        self._add(_Move(partition, partition.log, future, directory))
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Can not create the future log for {partition}")
+        self._begin_copy(partition, partition.log, future, directory)
 
     def choose_destination(self, key: PartitionKey, destination: str) -> None:
         """Have the replica created in a directory when it is assigned to this broker."""
@@ -147,15 +146,20 @@ class ReplicaMoves:
     def resume(self, partition: Partition) -> None:
         """Go on with the move of a replica whose future log was found at the start."""
         key = (partition.topic, partition.index)
-        found = self.futures.find(key)
-        if found is None or partition.log is None:
+        found, current = self.futures.find(key), partition.log
+        if found is None or current is None:
             return
         directory, future = found
         if future.topic_id != partition.topic_id or self._log_manager.directory_of(*key) is directory:
             self.futures.remove(key)
-            return
-        partition.trace("replica_move_began", topic=partition.topic, path=future.log.directory)
-        self._add(_Move(partition, partition.log, future.log, directory))
+        elif self.futures.can_go_on(key):
+            self._begin_copy(partition, current, future.log, directory)
+        elif partition.log is current:  # otherwise its directory has failed just now
+            self.futures.remove(key)
+            log = self.futures.create(key, directory)
+            if log is not None:
+                partition.trace("replica_move_restarted", topic=partition.topic, path=future.log.directory)
+                self._begin_copy(partition, current, log, directory)
 
     def removed(self, partition: Partition) -> None:
         """The replica is removed from this broker: delete its future log."""
@@ -171,7 +175,9 @@ class ReplicaMoves:
             if move.partition.log is not move.current or move.future.failure is not None:
                 self._end(move, "a log directory has failed")
 
-    def _add(self, move: _Move) -> None:
+    def _begin_copy(self, partition: Partition, current: Log, future: Log, directory: LogDir) -> None:
+        partition.trace("replica_move_began", topic=partition.topic, path=future.directory)
+        move = _Move(partition, current, future, directory)
         self._moves[move.key] = move
         self._waiting.append(move)
         self._work.set()

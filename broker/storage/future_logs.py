@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import count
 
+from broker.storage.copy_marker import is_marked_copied, mark_copied
 from broker.storage.duplicate_log_dirs import Belongs
 from broker.storage.log import NOT_CLEANED, Log
 from broker.storage.log_dir import FutureLog, LogDir, PartitionKey
@@ -46,12 +47,18 @@ class FutureLogs:
     def create(self, key: PartitionKey, directory: LogDir) -> Log | None:
         """Create an empty future log in `directory`, which begins where the current log does.
 
-        Returns None if the directory has failed.
+        Returns None if that directory has failed, or the one of the current log.
         """
         current, topic_id = self._log_manager.logs[key], self._log_manager.topic_ids[key]
         assert topic_id is not None, "replicas that are in use have one"
         path = f"{directory.path}/{future_directory_name(*key, new_uuid(self._env.rng.randbytes))}"
         log: Log | None = None
+        source = self._log_manager.directory_of(*key)
+        assert source is not None, "it has the current log"
+        with self._log_manager.offline_on_error(source):
+            mark_copied(self._disk, current.directory, path)
+        if not source.is_online:
+            return None
         with self._log_manager.offline_on_error(directory):
             self._disk.make_dir(path)
             write_topic_id(self._disk, path, topic_id)
@@ -62,6 +69,22 @@ class FutureLogs:
                 # The part that is compacted now has the same records in the copy. Later compactions may not reach it.
                 log.cleaned_offset = current.cleaned_offset
         return log
+
+    def can_go_on(self, key: PartitionKey) -> bool:
+        """Whether a future log that was found at the start may be continued.
+
+        False if its current log was compacted since the copy began, or is another one: the directory of the future log
+        was absent meanwhile. Then the copy may have records that were deleted, without their tombstones.
+        """
+        source, found = self._log_manager.directory_of(*key), self.find(key)
+        assert source is not None, "the partition has a current log"
+        assert found is not None, "the caller has found it"
+        current, future = self._log_manager.logs[key], found[1].log
+        try:
+            return is_marked_copied(self._disk, current.directory, future.directory)
+        except OSError as error:
+            self._log_manager.mark_offline(source.path, error)
+            return False
 
     def remove(self, key: PartitionKey) -> None:
         """Delete the future log of a partition, if there is one."""

@@ -13,6 +13,7 @@ from broker.storage.cleaner.compaction import Compaction, CompactionAborted
 from broker.storage.cleaner.log_to_clean import LogToClean, find_log_to_clean
 from broker.storage.cleaner.offset_map import OffsetMap
 from broker.storage.cleaner.pacing import CleaningPacer, Throttle
+from broker.storage.copy_marker import unmark_copied
 from broker.storage.log import Log
 from broker.storage.log_dir import LogDir, PartitionKey
 from broker.storage.log_manager import LogManager
@@ -142,6 +143,7 @@ class Cleaner:
         try:
             await log.flush()
             await directory.write_recovery_points()
+            await unmark_copied(self._env.disk, log.directory)
             log.cleaned_offset = await compaction.run()
         except CompactionAborted:
             self._env.trace("storage_cleaning_aborted", path=log.directory)
