@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from broker.cli.errors import UnreadableFile
 from broker.config import KafkaConfig, read_config
+from metadata.configuration import InvalidConfig
 
 
 class HostBroker(NamedTuple):
@@ -39,13 +40,45 @@ def read_host(path: str | None, overrides: Sequence[str]) -> Host:
     properties = None if path is None else read_file(path)
     config = _read_file_config(properties, overrides)
     if config.kraft_brokers == 1:
+        check_log_directories([config])
         return Host(config, [HostBroker(tuple(overrides), config)])
     from broker.config.host_brokers import broker_overrides, check_ports
 
     own = [(*overrides, *(f"{key}={value}" for key, value in changed.items())) for changed in broker_overrides(config)]
     brokers = [HostBroker(each, read_config(properties, each)) for each in own]
-    check_ports([broker.config for broker in brokers], config.endpoints.http)
+    configs = [broker.config for broker in brokers]
+    check_ports(configs, config.endpoints.http)
+    check_log_directories(configs)
     return Host(config, brokers)
+
+
+def check_log_directories(brokers: Iterable[KafkaConfig]) -> None:
+    """Raises InvalidConfig if a log directory of these brokers is another one, or is in another one.
+
+    Symbolic links are followed. The directories in a log directory are those of partitions, so that one named `disk-1`
+    would be taken for partition 1 of topic `disk`. Only the metadata log may share the directory of partitions.
+    """
+    paths: dict[str, str] = {}
+    metadata = []
+    for config in brokers:
+        own = [(os.path.realpath(path), path) for path in config.log_directories]
+        for resolved, path in own:
+            if resolved in paths:
+                raise InvalidConfig(f"Duplicate log directory found: {paths[resolved]} and {path} are the same")
+            paths[resolved] = path
+        resolved = os.path.realpath(config.metadata_directory)
+        if resolved not in dict(own):
+            metadata.append((resolved, config.metadata_directory))
+    for resolved, path in (*paths.items(), *metadata):
+        outer = next((shown for outer, shown in paths.items() if outer != resolved and _is_in(resolved, outer)), None)
+        if outer is not None:
+            raise InvalidConfig(
+                f"Log directory {path} is within log directory {outer}, where it could be taken for a partition's"
+            )
+
+
+def _is_in(path: str, directory: str) -> bool:
+    return os.path.commonpath([path, directory]) == directory
 
 
 def _read_file_config(properties: bytes | None, overrides: Sequence[str]) -> KafkaConfig:

@@ -35,7 +35,7 @@ class LogConfigs(ConfigValues):
     log_dir = key(STRING, "/tmp/kafka-logs", no_empty_names, HIGH,
         "The log directory, where log.dirs is not set.", described_as=ConfigType.LIST)
     log_dirs = key(STRING, None, no_empty_names, HIGH,
-        "Directories that hold partitions, separated by commas.", described_as=ConfigType.LIST)
+        "Directories that hold partitions, separated by commas; none within another.", described_as=ConfigType.LIST)
     cordoned_log_dirs = key(LIST, (), no_empty_elements, MEDIUM,
         "Directories that get no new partitions, or * for all (KIP-1066).", PER_BROKER)
     num_partitions = key(INT, 1, at_least(1), MEDIUM,
