@@ -136,13 +136,18 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) 
     return broker
 
 
-def fencing(image: MetadataImage, partitions: BrokerPartitions, broker_id: int) -> list[MetadataRecord]:
-    """The records that fence a broker; none if it is fenced already."""
+def fencing(
+    image: MetadataImage, partitions: BrokerPartitions, broker_id: int, *, shuts_down: bool = False
+) -> list[MetadataRecord]:
+    """The records that fence a broker; none if it is fenced already. `shuts_down`: it has asked for its shutdown."""
     broker = image.cluster.brokers[broker_id]
     if broker.fenced:
         return []
     change = BrokerRegistrationChangeRecord(
-        broker_id=broker_id, broker_epoch=broker.broker_epoch, fenced=FencingChange.FENCE
+        broker_id=broker_id,
+        broker_epoch=broker.broker_epoch,
+        fenced=FencingChange.FENCE,
+        in_controlled_shutdown=shuts_down,
     )
     return [*partitions.broker_inactive(image, broker_id), change]
 

@@ -149,15 +149,16 @@ class DecisionEvents:
 
     def _report_broker(self, before: MetadataImage, change: BrokerRegistrationChangeRecord) -> None:
         broker, epoch = change.broker_id, change.broker_epoch
+        # The shutdown of a broker that leads nothing begins and ends with one record.
         shuts_down = before.cluster.brokers[broker].in_controlled_shutdown or change.in_controlled_shutdown
         if change.fenced == FencingChange.FENCE and shuts_down:
             self._trace("broker_shut_down", broker=broker, broker_epoch=epoch)
         elif change.fenced == FencingChange.FENCE:
             self._trace("broker_fenced", broker=broker, broker_epoch=epoch)
+        elif change.in_controlled_shutdown:
+            self._trace("broker_shutdown_started", broker=broker, broker_epoch=epoch)
         if change.fenced == FencingChange.UNFENCE:
             self._trace("broker_unfenced", broker=broker, broker_epoch=epoch)
-        if change.in_controlled_shutdown:
-            self._trace("broker_shutdown_started", broker=broker, broker_epoch=epoch)
         if change.log_dirs is not None:
             self._trace("broker_log_dirs_changed", broker=broker, broker_epoch=epoch, online=len(change.log_dirs))
         if change.cordoned_log_dirs is not None:

@@ -91,7 +91,7 @@ class HeartbeatsControl:
     def _fence(
         self, image: MetadataImage, broker: BrokerImage, heartbeat: BrokerHeartbeat, *, shut_down: bool
     ) -> Decision[BrokerHeartbeatReply]:
-        records = fencing(image, self._partitions, broker.broker_id)
+        records = fencing(image, self._partitions, broker.broker_id, shuts_down=shut_down)
         return Decision(records, _reply(heartbeat, is_fenced=True, should_shut_down=shut_down))
 
     def _shut_down(

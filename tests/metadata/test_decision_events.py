@@ -30,6 +30,11 @@ class DecisionLog:
             assert set(fields) == set(declared.fields), kind
             self.events.append((kind, {name: value for name, value in fields.items() if name != "node"}))
 
+    def take_kinds(self, *kinds: str) -> list[str]:
+        """The kinds of the events of these kinds since the last call."""
+        events, self.events = self.events, []
+        return [kind for kind, _ in events if kind in kinds]
+
     def take(self, *kinds: str) -> list[dict[str, object]]:
         """The events of these kinds since the last call, without fields that tests cannot predict."""
         events, self.events = self.events, []
@@ -134,11 +139,32 @@ async def test_a_silent_broker_is_fenced_with_the_cause_and_its_partitions_lose_
 
 async def test_a_broker_that_asked_for_its_shutdown_is_not_reported_as_fenced(autojump_clock: MockClock) -> None:
     async with traced_controller() as (node, log):
-        epoch, _ = await node.join(1), await node.join(2)
+        epoch, other_epoch = await node.join(1), await node.join(2)
+        await node.controller.create_topics([NewTopic("t", assignments=[(0, (1,))])])
         log.take()
         while not (await node.heartbeat(1, epoch, want_shut_down=True)).should_shut_down:
-            pass
-        assert log.take("broker_fenced", "broker_shut_down") == [{"cause": "broker 1 shuts down", "broker": 1}]
+            await node.heartbeat(2, other_epoch)  # the broker waits until the other one knows the new leaders
+        told = log.take_kinds("broker_fenced", "broker_shutdown_started", "broker_shut_down")
+        assert told == ["broker_shutdown_started", "broker_shut_down"]
+
+
+async def test_a_broker_that_leads_nothing_and_shuts_down_is_not_reported_as_fenced(autojump_clock: MockClock) -> None:
+    async with traced_controller() as (node, log):
+        epoch, _ = await node.join(1), await node.join(2)
+        log.take()
+        assert (await node.heartbeat(1, epoch, want_shut_down=True)).should_shut_down
+        assert log.take_kinds("broker_fenced", "broker_shutdown_started", "broker_shut_down") == ["broker_shut_down"]
+
+
+async def test_a_broker_that_dies_in_its_shutdown_is_not_reported_as_fenced(autojump_clock: MockClock) -> None:
+    async with traced_controller() as (node, log):
+        epoch, other_epoch = await node.join(1), await node.join(2)
+        await node.controller.create_topics([NewTopic("t", assignments=[(0, (1,))])])
+        assert not (await node.heartbeat(1, epoch, want_shut_down=True)).should_shut_down
+        for _ in range(10):
+            await trio.sleep(1)
+            await node.heartbeat(2, other_epoch)
+        assert log.take_kinds("broker_fenced", "broker_shut_down") == ["broker_shut_down"]
 
 
 async def test_a_broken_connection_is_the_cause_of_fencing(autojump_clock: MockClock) -> None:
