@@ -125,7 +125,10 @@ class ReplicaDirectories:
             self._work = trio.Event()
 
     async def _send_report(self, controllers: Controllers, broker_epoch: int) -> bool:
-        """Send one request; returns whether it was answered. Replicas that the controller does not know are dropped."""
+        """Send one request; returns whether the answer has one of its replicas.
+
+        Replicas that the controller does not know are dropped, those that the answer leaves out are reported again.
+        """
         sent = dict(islice(self._unreported.items(), ASSIGNMENTS_MAX))
         request = AssignReplicasToDirsRequest(
             broker_id=self._local_id, broker_epoch=broker_epoch, directories=_by_directory(sent)
@@ -141,18 +144,24 @@ class ReplicaDirectories:
         if response.error_code:
             self._trace("directories_not_assigned", node=self._local_id, error=response.error_code)
             return False
+        is_answered = False
         for directory in response.directories:
             for topic in directory.topics:
                 for partition in topic.partitions:
                     key = (topic.topic_id, partition.partition_index)
+                    if key not in sent:
+                        continue
+                    is_answered = True
                     if partition.error_code != ErrorCode.NONE:
                         self._trace("directory_assignment_refused", node=self._local_id, error=partition.error_code)
-                    if self._unreported.get(key) == sent.get(key):
-                        self._unreported.pop(key, None)
+                    if self._unreported.get(key) == sent[key]:
+                        del self._unreported[key]
                         assignment = self._assignments.get(key)
                         if assignment is not None:
                             assignment.answer(partition.error_code == ErrorCode.NONE)
-        return True
+        if not is_answered:
+            self._trace("directories_not_assigned", node=self._local_id, error="the answer has none of the replicas")
+        return is_answered
 
 
 def _key(partition: Partition) -> _Key:

@@ -31,12 +31,13 @@ ONE, TWO, ELSEWHERE = b"one".ljust(16), b"two".ljust(16), b"elsewhere".ljust(16)
 
 
 class ScriptedController:
-    """Returns errors for the given number of requests, and then accepts everything."""
+    """Returns errors for the given number of requests, and then accepts all partitions, except for those left out."""
 
     def __init__(self) -> None:
         self.requests: list[AssignReplicasToDirsRequest] = []
         self.failures: list[Exception | ErrorCode] = []
         self.code = ErrorCode.NONE
+        self.left_out: tuple[int, ...] = ()
 
     async def call(self, request: Any, version: int, *, timeout_ms: float) -> Any:
         self.requests.append(request)
@@ -56,6 +57,7 @@ class ScriptedController:
                             partitions=[
                                 PartitionResult(partition_index=each.partition_index, error_code=self.code)
                                 for each in topic.partitions
+                                if each.partition_index not in self.left_out
                             ],
                         )
                         for topic in directory.topics
@@ -161,6 +163,19 @@ async def test_report_is_sent_again_until_it_is_answered(
             await trio.sleep(BACKOFF_MS / 1000 / 2)
     assert trio.current_time() - began >= 3 * BACKOFF_MS / 1000
     assert await harness.told() == [{0: ONE}] * 3
+
+
+async def test_replica_that_the_answer_leaves_out_is_reported_again_after_a_growing_pause(
+    harness: Harness, autojump_clock: MockClock
+) -> None:
+    harness.controller.left_out = (1,)
+    harness.compare(harness.partition(0))
+    harness.compare(harness.partition(1))
+    await trio.sleep(BACKOFF_MS / 1000 * 4)
+    assert await harness.told() == [{0: ONE, 1: ONE}, {1: ONE}, {1: ONE}, {1: ONE}]
+    harness.controller.left_out = ()
+    await trio.sleep(60)
+    assert (await harness.told())[4:] == [{1: ONE}]
 
 
 async def test_refused_report_is_not_sent_again(harness: Harness, autojump_clock: MockClock) -> None:
