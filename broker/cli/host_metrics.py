@@ -14,13 +14,15 @@ from broker.metrics import OPEN_METRICS, TEXT, Format
 from broker.metrics.http import HttpServer
 from broker.metrics.merged_pages import merged_page
 
-# For the answer of a broker. Prometheus gives up after 10 s.
+# For the metrics of the brokers, which are asked at the same time. Prometheus gives up after 10 s.
 ANSWER_TIMEOUT_S: Final = 8.0
+# For the readiness of the brokers. A probe of Kubernetes gives up after 1 s, and would not learn which broker is late.
+READY_TIMEOUT_S: Final = 0.8
 # Room for the series of some 100,000 replicas. A longer page is a mistake, and not kept in memory.
 PAGE_BYTES_MAX: Final = 256 * 1024 * 1024
 _RECEIVED_AT_ONCE: Final = 64 * 1024
 _OK: Final = 200
-_NO_ANSWER: Final = (OSError, trio.BrokenResourceError, trio.TooSlowError, h11.RemoteProtocolError, UnicodeError)
+_NO_ANSWER: Final = (OSError, trio.BrokenResourceError, h11.RemoteProtocolError, UnicodeError)
 
 
 class HostMetrics:
@@ -40,7 +42,7 @@ class HostMetrics:
 
     async def page(self, text_format: Format) -> Iterator[str]:
         """The metrics of all brokers that answer."""
-        answers = await self._ask_all("/metrics", text_format)
+        answers = await self._ask_all("/metrics", text_format, ANSWER_TIMEOUT_S)
         return merged_page(
             {broker: body if status == _OK else None for broker, (status, body) in answers.items()}, text_format
         )
@@ -48,21 +50,23 @@ class HostMetrics:
     async def not_ready(self) -> Sequence[str]:
         """The reasons for which brokers do not serve their clients."""
         reasons = []
-        for broker, (status, body) in (await self._ask_all("/readyz", TEXT)).items():
+        for broker, (status, body) in (await self._ask_all("/readyz", TEXT, READY_TIMEOUT_S)).items():
             if status != _OK:
                 reasons += [f"broker {broker}: {line}" for line in body.splitlines()]
         return reasons
 
-    async def _ask_all(self, path: str, text_format: Format) -> dict[str, tuple[int, str]]:
-        """The status and body that each broker answers, at the same time. The status is 0 without an answer."""
-        answers = dict.fromkeys(self._ports, (0, "no answer"))
+    async def _ask_all(self, path: str, text_format: Format, timeout_s: float) -> dict[str, tuple[int, str]]:
+        """The status and body that each broker answers, at the same time. Without an answer: 0, and the reason."""
+        answers = dict.fromkeys(self._ports, (0, "it does not run, or does not serve yet"))
 
         async def ask(broker: str, port: int) -> None:
             try:
-                with trio.fail_after(ANSWER_TIMEOUT_S):
+                with trio.fail_after(timeout_s):
                     answers[broker] = await _get(port, path, text_format)
+            except trio.TooSlowError:
+                answers[broker] = 0, f"no answer within {timeout_s:g} s"
             except _NO_ANSWER:
-                pass  # the page says that it did not answer
+                answers[broker] = 0, "no answer"
 
         async with trio.open_nursery() as nursery:
             for broker, port in self._ports.items():

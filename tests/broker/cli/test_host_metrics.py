@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from broker.cli import host_metrics
 from broker.cli.host_metrics import HostMetrics
@@ -43,14 +44,14 @@ async def serve_bytes(nursery: trio.Nursery, answer: bytes) -> int:
 
 
 async def test_brokers_that_do_not_answer_are_named_and_the_others_shown(
-    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, jumping_clock: MockClock
 ) -> None:
     monkeypatch.setattr(host_metrics, "PAGE_BYTES_MAX", 1_000)
+    began = trio.current_time()
     unused = await trio.open_tcp_listeners(0, host="127.0.0.1")
     (silent,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     refused: int = unused[0].socket.getsockname()[1]
     await unused[0].aclose()
-    monkeypatch.setattr(host_metrics, "ANSWER_TIMEOUT_S", 0.2)
     ports = {
         "1": await serve(nursery, []),
         "2": await serve(nursery, ["the broker is fenced or not registered"]),
@@ -70,8 +71,14 @@ async def test_brokers_that_do_not_answer_are_named_and_the_others_shown(
         broker_id: int(broker_id in "12") for broker_id in ports
     }
     assert {labels["broker"] for name, labels, _ in shown.samples if name == "size"} == {"1", "2"}
+    assert trio.current_time() - began == pytest.approx(8)
     assert await metrics.not_ready() == [
         "broker 2: the broker is fenced or not registered",
-        *(f"broker {broker_id}: no answer" for broker_id in "3456789"),
+        "broker 3: it does not run, or does not serve yet",
+        "broker 4: no answer",
+        "broker 5: no answer within 0.8 s",
+        *(f"broker {broker_id}: no answer" for broker_id in "6789"),
     ]
+    # A probe of Kubernetes gives up after a second, and would not learn which broker is late.
+    assert trio.current_time() - began == pytest.approx(8 + 0.8)
     await silent.aclose()
