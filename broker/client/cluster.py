@@ -276,7 +276,7 @@ class Cluster:
                         self.request_refresh()
                 failures += 1
                 await trio.sleep(self.backoff.pause_s(failures))
-        raise TimedOut(f"no success within {timeout_ms:g} ms: {last or 'the brokers did not respond'}") from last
+        raise TimedOut(f"no success within {timeout_ms:.0f} ms: {last or 'the brokers did not respond'}") from last
 
     # The inside
 

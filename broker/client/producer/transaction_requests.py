@@ -4,7 +4,8 @@ A request whose response is lost is sent again: coordinators recognize a repeate
 request is under way at a time, so that none reaches the coordinator after the EndTxn that follows it.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from math import inf
 from typing import Final, TypeVar
@@ -15,7 +16,7 @@ from broker.client.backoff import Backoff
 from broker.client.brokers import Broker
 from broker.client.cluster import Cluster
 from broker.client.consumer.group.identity import GroupMetadata
-from broker.client.errors import ConnectionLost, KafkaError, UnsupportedByBroker, check, is_stale_coordinator
+from broker.client.errors import ConnectionLost, KafkaError, TimedOut, UnsupportedByBroker, check, is_stale_coordinator
 from broker.client.find_coordinators import GROUP, TRANSACTION
 from broker.client.producer.config import ProducerConfig
 from broker.client.producer.sequences import Identity, ProducerIdentity
@@ -85,10 +86,11 @@ class TransactionRequests:
 
         Raises TimedOut after `max.block.ms`, KafkaError, UnsupportedByBroker.
         """
-        async with self._requesting:
+        deadline = trio.current_time() + self._config.max_block_ms / 1000
+        async with self._turn(deadline):
             request = self._initialization()
             request.keep_prepared_txn = keep_prepared
-            is_v2, kept = await self._init_producer_id(request, timeout_ms=self._config.max_block_ms)
+            is_v2, kept = await self._init_producer_id(request, deadline)
             self.transaction.initialized(is_v2=is_v2, kept=kept)
 
     def _initialization(self) -> InitProducerIdRequest:
@@ -137,14 +139,15 @@ class TransactionRequests:
                 self.transaction.added(partitions)
 
     async def commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
-        """Adds a group's offsets to the transaction. Raises TimedOut after `max.block.ms`, KafkaError."""
+        """Adds a group's offsets to the transaction. Raises TimedOut after `max.block.ms` in all, KafkaError."""
         is_v2 = self.transaction.is_v2
-        async with self._requesting:
+        deadline = trio.current_time() + self._config.max_block_ms / 1000
+        async with self._turn(deadline):
             identity = self._identity.current
             if is_v2:
                 self.transaction.is_started = True
             else:
-                await self._add_offsets(group.group_id)
+                await self._add_offsets(group.group_id, deadline)
             request = TxnOffsetCommitRequest(
                 transactional_id=self.transaction.transactional_id,
                 group_id=group.group_id,
@@ -156,10 +159,25 @@ class TransactionRequests:
             )
             try:
                 commit = partial(self._commit_offsets, request, offsets, is_v2)
-                await self._ask(group.group_id, GROUP, commit, self._config.max_block_ms)
+                await self._ask(group.group_id, GROUP, commit, deadline)
             except KafkaError as error:
                 self.transaction.refuse(error, Request.COMMIT_OFFSETS)
                 raise
+
+    @asynccontextmanager
+    async def _turn(self, deadline: float) -> AsyncIterator[None]:
+        """Waits for the request that is under way, and keeps others back. Raises TimedOut at `deadline`."""
+        with trio.move_on_at(deadline) as waiting:
+            await self._requesting.acquire()
+        if waiting.cancelled_caught:
+            raise TimedOut(
+                f"another request of the transaction was not answered within {self._config.max_block_ms:g} ms "
+                "(max.block.ms)"
+            )
+        try:
+            yield
+        finally:
+            self._requesting.release()
 
     async def _commit_offsets(
         self,
@@ -225,7 +243,7 @@ class TransactionRequests:
         await self._init_producer_id(request)
 
     async def _init_producer_id(
-        self, request: InitProducerIdRequest, *, timeout_ms: float = inf
+        self, request: InitProducerIdRequest, deadline: float = inf
     ) -> tuple[bool, PreparedTransaction | None]:
         """Takes the producer id and epoch. Returns if the coordinator has transaction.version 2, and what it kept."""
         lowest = _BUMPS_SINCE if request.producer_id >= 0 else 0
@@ -239,9 +257,9 @@ class TransactionRequests:
             kept = PreparedTransaction(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
             return has_version_2(broker), kept if kept.producer_id >= 0 else None
 
-        return await self._ask_coordinator(ask, timeout_ms)
+        return await self._ask_coordinator(ask, deadline)
 
-    async def _add_offsets(self, group_id: str) -> None:
+    async def _add_offsets(self, group_id: str, deadline: float) -> None:
         identity = self._identity.current
         request = AddOffsetsToTxnRequest(
             transactional_id=self.transaction.transactional_id,
@@ -255,19 +273,20 @@ class TransactionRequests:
             check(response.error_code)
 
         try:
-            await self._ask_coordinator(ask, self._config.max_block_ms)
+            await self._ask_coordinator(ask, deadline)
         except KafkaError as error:
             self.transaction.refuse(error, Request.ADD_OFFSETS)
             raise
         self.transaction.is_started = True
 
-    async def _ask_coordinator(self, ask: Callable[[Broker], Awaitable[_T]], timeout_ms: float = inf) -> _T:
-        return await self._ask(self.transaction.transactional_id, TRANSACTION, ask, timeout_ms)
+    async def _ask_coordinator(self, ask: Callable[[Broker], Awaitable[_T]], deadline: float = inf) -> _T:
+        return await self._ask(self.transaction.transactional_id, TRANSACTION, ask, deadline)
 
-    async def _ask(
-        self, key: str, key_type: int, ask: Callable[[Broker], Awaitable[_T]], timeout_ms: float = inf
-    ) -> _T:
-        """Asks the coordinator until a response is final. If the coordinator has moved, looks it up again."""
+    async def _ask(self, key: str, key_type: int, ask: Callable[[Broker], Awaitable[_T]], deadline: float) -> _T:
+        """Asks the coordinator until a response is final, or `deadline`, a time of Trio's clock: raises TimedOut.
+
+        If the coordinator has moved, looks it up again.
+        """
         concurrent = 0
 
         async def attempt() -> _T:
@@ -287,6 +306,7 @@ class TransactionRequests:
                 concurrent += 1
                 await trio.sleep(self._concurrent_pause.pause_s(concurrent))
 
+        timeout_ms = max(0.0, (deadline - trio.current_time()) * 1000)
         return await self._cluster.retried(attempt, timeout_ms=timeout_ms)
 
 

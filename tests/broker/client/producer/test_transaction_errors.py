@@ -225,3 +225,32 @@ async def test_abort_waits_for_batches_on_the_wire() -> None:
             await producer.abort_transaction()
             assert trio.current_time() - began > 0.3, "the request was given up first"
         assert coordinator.take()[-1] == "EndTxn(abort@1)"
+
+
+async def test_offsets_wait_for_partitions_that_are_being_added_no_longer_than_max_block_ms(
+    jumping_clock: MockClock,
+) -> None:
+    settings = {"max_block_ms": 3_000}
+    async with scripted_coordinator(version=1) as coordinator, producer_of(coordinator, **settings) as producer:
+        await producer.begin_transaction()
+        coordinator.fail_next("AddPartitionsToTxn", None)
+        producer.send_soon("orders", b"value", partition=0)
+        while "AddPartitionsToTxn(0@1)" not in coordinator.seen:
+            await trio.sleep(0.01)
+        began = trio.current_time()
+        with pytest.raises(TransactionAbortable, match="was not answered within 3000 ms"):
+            await producer.send_offsets_to_transaction(OFFSETS, GROUP)
+        assert trio.current_time() - began == pytest.approx(3)
+
+
+async def test_both_requests_for_offsets_share_max_block_ms(jumping_clock: MockClock) -> None:
+    settings = {"max_block_ms": 3_000, "request_timeout_ms": 2_000}
+    async with scripted_coordinator(version=1) as coordinator, producer_of(coordinator, **settings) as producer:
+        await producer.begin_transaction()
+        coordinator.fail_next("AddOffsetsToTxn", None)
+        coordinator.fail_next("TxnOffsetCommit", None)
+        began = trio.current_time()
+        with pytest.raises(TransactionAbortable, match="no success within"):
+            await producer.send_offsets_to_transaction(OFFSETS, GROUP)
+        assert trio.current_time() - began == pytest.approx(3)
+        assert [each.partition("(")[0] for each in coordinator.take()[-2:]] == ["AddOffsetsToTxn", "TxnOffsetCommit"]
