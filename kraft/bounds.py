@@ -33,7 +33,7 @@ class Bound(Protocol):
     def allows(self, value: object) -> bool: ...
 
 
-@lazy_attrs.frozen
+@lazy_attrs.frozen(eq=False)
 class Range:
     """Integers from `minimum` to `maximum`, both included."""
 
@@ -44,14 +44,14 @@ class Range:
         return type(value) is int and self.minimum <= value <= self.maximum
 
 
-@lazy_attrs.frozen
+@lazy_attrs.frozen(eq=False)
 class Count:
     """At most `maximum` elements of a tuple. The tuple's type declares the range of an element."""
 
     maximum: int
 
 
-@lazy_attrs.frozen
+@lazy_attrs.frozen(eq=False)
 class IsBytes:
     """Bytes, whose number is bounded by the size of the frame."""
 
@@ -59,13 +59,13 @@ class IsBytes:
         return type(value) is bytes
 
 
-@lazy_attrs.frozen
+@lazy_attrs.frozen(eq=False)
 class IsBoolean:
     def allows(self, value: object) -> bool:
         return type(value) is bool
 
 
-@lazy_attrs.frozen
+@lazy_attrs.frozen(eq=False)
 class IsText:
     """Text of at most `maximum` characters."""
 
@@ -75,7 +75,7 @@ class IsText:
         return isinstance(value, str) and len(value) <= self.maximum
 
 
-@lazy_attrs.frozen
+@lazy_attrs.frozen(eq=False)
 class IsDirectoryId:
     """A UUID in Kafka's text form, or "" for an unknown directory."""
 
@@ -83,7 +83,7 @@ class IsDirectoryId:
         return isinstance(value, str) and (value == "" or is_uuid(value))
 
 
-@lazy_attrs.frozen
+@lazy_attrs.frozen(eq=False)
 class IsAddress:
     """ "host:port", or "" for an unknown address."""
 

@@ -7,7 +7,6 @@ from math import inf
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import trio
 
 from broker.client.connection_failures import foreign_answer, lost_reason, refusal
@@ -16,6 +15,7 @@ from broker.client.errors import AuthenticationFailed, ConnectionLost
 from broker.client.payloads import decode_response, encode_request
 from broker.net.tls_stream import socket_beneath
 from broker.wire.errors import WireError
+from kraft import lazy_attrs
 
 if TYPE_CHECKING:
     from broker.client.sasl_login import SaslLogin
@@ -42,7 +42,7 @@ NO_ANSWER: Final = "no answer in time"
 _LINGER: Final = Struct("ii")
 
 
-@attrs.define(eq=False)
+@lazy_attrs.define(eq=False)
 class _PendingRequest:
     """A request of a caller. `response` is None until the response arrives, and if the connection is lost.
 

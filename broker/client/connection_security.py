@@ -12,12 +12,13 @@ import trio
 from broker.client.connection_failures import connect_failure, refusal
 from broker.client.errors import AuthenticationFailed, ConnectionLost
 from broker.net.tls_stream import HandshakeFailed, start_tls
+from kraft import lazy_attrs
 
 if TYPE_CHECKING:
     from broker.client.sasl_login import SaslLogin
 
 
-@attrs.frozen
+@lazy_attrs.frozen
 class ConnectionSecurity:
     """`tls` gives the context of a new connection, whose certificates may have been replaced; None is plain TCP.
 

@@ -6,6 +6,7 @@ import pickle
 import weakref
 from collections.abc import Callable
 from threading import Barrier, Thread
+from types import FunctionType
 from typing import Any, ClassVar, Generic, TypeVar
 
 import attrs
@@ -70,7 +71,7 @@ USES: dict[str, Callable[[Any, Any, Any], object]] = {
     "match": lambda cls, one, two: cls.__match_args__,
     "signature": lambda cls, one, two: str(inspect.signature(cls)),
     "slots": lambda cls, one, two: (sorted(cls.__slots__), hasattr(one, "__dict__"), weakref.ref(one)() is one),
-    "members": lambda cls, one, two: sorted(vars(cls)),
+    "members": lambda cls, one, two: (attrs.fields(cls), sorted(vars(cls)))[1],
     "generic": lambda cls, one, two: cls[int](5).first,
     "assigned": lambda cls, one, two: _assigned(one),
 }
@@ -94,6 +95,87 @@ def test_lazy_class_behaves_as_that_of_attrs_from_its_first_use_on(
     made = [(cls, None, None) if use in classes_first else (cls, cls(1), cls(2)) for cls in (lazy, eager)]
     results = [USES[use](*each) for each in made]
     assert results[0] == results[1]
+
+
+# Calls of constructors with their arguments: of one that takes them by position, and of one that takes them by name.
+CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((1,), {}),
+    ((1, "a"), {}),
+    ((1, "a", [3]), {}),
+    ((1, "a", [3], 4), {}),
+    ((), {}),
+    ((), {"first": 1}),
+    ((), {"second": "a"}),
+    ((1,), {"first": 1}),
+    ((1,), {"second": "a", "third": []}),
+    ((1,), {"_second": "a"}),
+    ((1,), {"KIND": 3}),
+    ((1,), {"instance": 3}),
+]
+
+
+@pytest.mark.parametrize("options", [{}, {"kw_only": True}])
+@pytest.mark.parametrize("maker", ["define", "frozen"])
+def test_first_objects_are_those_of_a_generated_constructor(maker: str, options: dict[str, Any]) -> None:
+    for arguments, named in CALLS:
+        first, generated = _declared(getattr(lazy_attrs, maker), **options), _declared(getattr(attrs, maker), **options)
+        assert _made(first, arguments, named) == _made(generated, arguments, named), (arguments, named)
+
+
+def _made(cls: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> object:
+    try:
+        made = cls(*arguments, **named)
+    except TypeError as error:
+        return str(error)
+    return made.first, made._second, made.third, made.KIND
+
+
+def test_constructor_is_generated_for_a_class_of_many_objects() -> None:
+    cls = _declared(lazy_attrs.frozen)
+    made = []
+    while not isinstance(vars(cls)["__init__"], FunctionType):
+        made.append(cls(len(made)))
+        assert len(made) < 20
+    assert len(made) > 2
+    assert [(each.first, each.third) for each in [*made, cls(1)]] == [*((n, [n]) for n in range(len(made))), (1, [1])]
+
+
+def _with_odd_fields(define: Callable[..., Any]) -> Any:
+    @define
+    class Odd:
+        number: int = attrs.field(converter=int)
+        double: int = attrs.field(default=attrs.Factory(lambda odd: 2 * odd.number, takes_self=True))
+        _hidden: list[int] = attrs.field(factory=list, init=False)
+        named: str = attrs.field(default="", kw_only=True, alias="known_as")
+
+    return Odd
+
+
+@pytest.mark.parametrize("maker", ["define", "frozen"])
+def test_first_object_has_converted_and_computed_fields(maker: str) -> None:
+    lazy, eager = (_with_odd_fields(getattr(module, maker)) for module in (lazy_attrs, attrs))
+    assert attrs.asdict(lazy("4", known_as="a")) == attrs.asdict(eager("4", known_as="a"))
+
+
+def test_factories_of_a_first_object_are_called_in_the_order_of_fields() -> None:
+    called: list[str] = []
+
+    @lazy_attrs.define
+    class Ordered:
+        second: None = attrs.field(factory=lambda: called.append("second"), kw_only=True)
+        first: None = attrs.field(factory=lambda: called.append("first"))
+
+    Ordered()
+    assert called == ["second", "first"]
+
+
+def test_ordered_class_compares_its_objects() -> None:
+    @lazy_attrs.frozen(order=True)
+    class Place:
+        row: int
+        seat: int
+
+    assert Place(1, 2) < Place(1, 3) < Place(2, 0) >= Place(2, 0)
 
 
 def test_subclass_of_a_lazy_class_inherits_fields_methods_and_immutability() -> None:
