@@ -5,7 +5,6 @@ from typing import Final
 from broker.config import KafkaConfig
 from broker.wire.api.create_topics import CreatableTopic, CreatableTopicConfig
 from metadata.configuration import BrokerConfigs, TopicConfigs
-from metadata.image import MetadataImage
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
@@ -77,21 +76,3 @@ def replication_key(name: str) -> str:
         SHARE_GROUP_STATE: BrokerConfigs.share_coordinator_state_topic_replication_factor,
     }
     return topics[name].name
-
-
-def transaction_partition_count(image: MetadataImage, config: KafkaConfig) -> int:
-    """The number of partitions of `__transaction_state`; before the topic exists, the number it will have."""
-    topic = image.topics.by_name.get(TRANSACTION_STATE)
-    return config.transaction_state_log_num_partitions if topic is None else len(topic.partitions)
-
-
-def group_partition_count(image: MetadataImage, config: KafkaConfig) -> int:
-    """The number of partitions of `__consumer_offsets`; before the topic exists, the number it will have."""
-    topic = image.topics.by_name.get(CONSUMER_OFFSETS)
-    return config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
-
-
-def share_partition_count(image: MetadataImage, config: KafkaConfig) -> int:
-    """The number of partitions of `__share_group_state`; before the topic exists, the number it will have."""
-    topic = image.topics.by_name.get(SHARE_GROUP_STATE)
-    return config.share_coordinator_state_topic_num_partitions if topic is None else len(topic.partitions)

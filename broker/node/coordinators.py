@@ -17,10 +17,7 @@ from broker.coordinator.internal_topics import (
     CONSUMER_OFFSETS,
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
-    group_partition_count,
     internal_topic,
-    share_partition_count,
-    transaction_partition_count,
 )
 from broker.coordinator.latest_offsets import LatestOffsets
 from broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
@@ -141,10 +138,10 @@ def _verifier(
 def _transaction_runtime(
     shared: NodeContext, partitions: ReplicaManager, deadlines: Deadlines
 ) -> CoordinatorRuntime[TransactionShard]:
-    config, loader, effective = shared.config, shared.loader, shared.effective
+    config, loader = shared.config, shared.loader
     settings = RuntimeSettings(
         topic=TRANSACTION_STATE,
-        partition_count=lambda: transaction_partition_count(loader.image, effective.config),
+        partition_count=config.transaction_state_log_num_partitions,
         write_timeout_ms=config.request_timeout_ms,
         load_buffer_bytes=config.transaction_state_log_load_buffer_size,
         compression=Compression.NONE,
@@ -163,7 +160,7 @@ def group_coordinator(shared: NodeContext, partitions: ReplicaManager, deadlines
     linger_ms = config.group_coordinator_append_linger_ms
     settings = RuntimeSettings(
         topic=CONSUMER_OFFSETS,
-        partition_count=lambda: group_partition_count(loader.image, effective.config),
+        partition_count=config.offsets_topic_num_partitions,
         write_timeout_ms=config.offsets_commit_timeout_ms,
         load_buffer_bytes=config.offsets_load_buffer_size,
         compression=Compression(config.offsets_topic_compression_codec),
@@ -267,11 +264,11 @@ async def create_topic(channel: ControllerChannel, topic: CreatableTopic) -> Err
 def _share_runtime(
     shared: NodeContext, partitions: ReplicaManager, deadlines: Deadlines
 ) -> CoordinatorRuntime[ShareCoordinatorShard]:
-    config, loader, effective = shared.config, shared.loader, shared.effective
+    config = shared.config
     linger_ms = config.share_coordinator_append_linger_ms
     settings = RuntimeSettings(
         topic=SHARE_GROUP_STATE,
-        partition_count=lambda: share_partition_count(loader.image, effective.config),
+        partition_count=config.share_coordinator_state_topic_num_partitions,
         write_timeout_ms=config.share_coordinator_write_timeout_ms,
         load_buffer_bytes=config.share_coordinator_load_buffer_size,
         compression=Compression(config.share_coordinator_state_topic_compression_codec),

@@ -111,7 +111,7 @@ class RegistersRuntime:
         deadlines, self._loader = Deadlines(), node.loader
         settings = RuntimeSettings(
             topic=TOPIC,
-            partition_count=lambda: 1,
+            partition_count=1,
             write_timeout_ms=write_timeout_ms,
             load_buffer_bytes=load_buffer_bytes,
             compression=Compression.NONE,

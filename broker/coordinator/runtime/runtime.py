@@ -46,7 +46,7 @@ class CoordinatorKeyType(IntEnum):
 
 @lazy_attrs.frozen(kw_only=True)
 class RuntimeSettings:
-    """`topic` is the internal topic; `partition_count` is its number of partitions, also before it exists.
+    """`topic` is the internal topic; `partition_count` is the number of partitions with which it will be created.
 
     A response waits at most `write_timeout_ms` for its commit. Loading reads `load_buffer_bytes` at a time. For
     `append_linger_ms` see `AppendScheduler`. If the topic is not compacted, a record does not replace earlier ones of
@@ -54,7 +54,7 @@ class RuntimeSettings:
     """
 
     topic: str
-    partition_count: Callable[[], int]
+    partition_count: int
     write_timeout_ms: int
     load_buffer_bytes: int
     compression: Compression
@@ -85,6 +85,7 @@ class CoordinatorRuntime(Generic[S]):
         self._trace = trace
         self._shards: dict[int, HostedShard[S]] = {}
         self._to_load: deque[HostedShard[S]] = deque()
+        self._partition_count = self._partitions_of_topic(image())
         self._loaded_listeners: list[Callable[[int], None]] = []
         self._wanted = trio.Event()
         self._arrival = trio.Event()
@@ -102,7 +103,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def partition_for(self, key: str) -> int:
         """The partition that a group id or a transactional id belongs to."""
-        return java_hash(key) % self.settings.partition_count()
+        return java_hash(key) % self._partition_count
 
     def write(self, partition: int, decide: Callable[[S, int], Decision[T]]) -> Completion[T]:
         """Calls `decide` with the partition's state and the time of day in ms; completes with the response when it is
@@ -190,8 +191,13 @@ class CoordinatorRuntime(Generic[S]):
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Called with each new image of the metadata, after the publishers that call `leadership_changed`."""
+        self._partition_count = self._partitions_of_topic(image)
         for shard in list(self._shards.values()):
             shard.metadata_changed(delta, image)
+
+    def _partitions_of_topic(self, image: MetadataImage) -> int:
+        topic = image.topics.by_name.get(self.settings.topic)
+        return self.settings.partition_count if topic is None else len(topic.partitions)
 
     async def run(self) -> None:
         """Loads shards one after the other, until cancelled."""

@@ -9,6 +9,7 @@ import trio
 from broker.coordinator.internal_topics import SHARE_GROUP_STATE
 from broker.coordinator.runtime.java_hash import java_hash
 from broker.coordinator.runtime.runtime import CoordinatorKeyType
+from broker.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from broker.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
@@ -126,3 +127,19 @@ async def test_every_broker_returns_the_leader_of_the_groups_partition(tmp_path:
                 answers.append([each.node_id for each in found])
         assert answers == [[leaders[java_hash(group) % 6] for group in groups]] * 3
         assert set(answers[0]) == {1, 2, 3}
+
+
+async def test_groups_belong_to_partitions_that_were_added_to_the_topic(tmp_path: Path) -> None:
+    async with running_node(tmp_path, offsets_topic_num_partitions=2) as running, connected(running.port) as client:
+        assert running.node.broker is not None
+        runtime = running.node.broker.coordination.services().groups.runtime
+        groups = [f"group-{at}" for at in range(12)]
+        assert [runtime.partition_for(group) for group in groups] == [java_hash(group) % 2 for group in groups]
+        await find(client, "group")
+        growth = CreatePartitionsTopic(name=OFFSETS, count=5, assignments=None)
+        grown = await client.call(CreatePartitionsRequest(topics=[growth], timeout_ms=1_000), 3)
+        assert only(grown.results).error_code == ErrorCode.NONE
+        with trio.fail_after(WITHIN_S):
+            while len((await offsets_topic(client)).partitions) < 5:
+                await trio.sleep(0.005)
+        assert [runtime.partition_for(group) for group in groups] == [java_hash(group) % 5 for group in groups]
