@@ -60,7 +60,7 @@ class LogCopy:
         """
         current, future = self.current, self.future
         if future.config is not current.config:
-            future.config = current.config
+            future.configure(current.config)
         if not self._agrees:
             await self._compare()
         elif future.log_end_offset < current.readable_end_offset:

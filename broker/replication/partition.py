@@ -129,7 +129,7 @@ class Partition(PartitionTraffic):
         self.flushes_appends = flushes_appends
         log = self.role.log
         if log is not None and log.config is not config.log:
-            log.config = config.log
+            log.configure(config.log)
         self.state_changed()
 
     def replace_log(self, log: Log) -> None:

@@ -48,13 +48,13 @@ class Log:
     """
 
     __slots__ = (
-        "_config",
         "_last_epoch",
         "_now_ms",
         "_partial_check",
         "_staged",
         "_trace",
         "cleaned_offset",
+        "config",
         "directory",
         "durability",
         "epochs",
@@ -92,7 +92,7 @@ class Log:
         self.cleaned_offset = NOT_CLEANED
         self.on_start_moved: Callable[[], None] | None = None
         self.on_rolled: Callable[[], None] | None = None
-        self._config = config
+        self.config = config
         self.fetched = FetchedBatches(self.partition)
         self._partial_check = PartialCheck()
         self._last_epoch = NO_EPOCH
@@ -100,21 +100,17 @@ class Log:
         self._staged: list[memoryview] = []
         self._trace = trace
 
-    # Properties
+    # Config and state
 
-    @property
-    def config(self) -> LogConfig:
-        return self._config
-
-    @config.setter
-    def config(self, config: LogConfig) -> None:
-        self._config = config
+    def configure(self, config: LogConfig) -> None:
+        """Apply a changed topic config."""
+        self.config = config
         self.segments.configure(config)
 
     @property
     def allows_gaps(self) -> bool:
         """Whether there may be gaps between offsets, because the log is or was compacted."""
-        return self._config.compact_enabled or self.cleaned_offset != NOT_CLEANED
+        return self.config.compact_enabled or self.cleaned_offset != NOT_CLEANED
 
     @property
     def size_bytes(self) -> int:
@@ -164,7 +160,7 @@ class Log:
         """
         if self.durability.blocks_appends:
             raise self.durability.refusal(self.partition)
-        config = self._config
+        config = self.config
         header = check_batch(batches, config, self.partition)
         if (
             header.attributes & FOREIGN_ATTRIBUTES
@@ -234,7 +230,7 @@ class Log:
     def _stage_fetched(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
         if header.base_offset > self.log_end_offset and self.cleaned_offset == NOT_CLEANED:
             self.cleaned_offset = self.log_start_offset  # so that a recovery does not take the gap for damage
-        last_offset, max_timestamp, size = header.last_offset, header.max_timestamp, header.size
+        last_offset, max_timestamp, size = header.last_offset, header.max_timestamp, len(batch)
         segment = self.segments.active
         if segment.should_roll(size, last_offset, max_timestamp, now_ms):
             segment = self._load_or_roll(size, last_offset, max_timestamp, now_ms)
@@ -254,9 +250,9 @@ class Log:
         if self.durability.blocks_appends:
             raise self.durability.refusal(self.partition)
         patch(batch, 0, self.log_end_offset, leader_epoch)
-        header = check_coordinator_batch(self.producers, batch, self._config, transaction_version)
+        header = check_coordinator_batch(self.producers, batch, self.config, transaction_version)
         self._stage_fetched(batch, header, now_ms)
-        return AppendInfo(header.base_offset, header.last_offset, NO_TIMESTAMP, self.log_start_offset)
+        return AppendInfo(header.base_offset, self.log_end_offset - 1, NO_TIMESTAMP, self.log_start_offset)
 
     def _observe_producer(self, header: BatchHeader, batch: memoryview) -> None:
         try:
@@ -317,7 +313,7 @@ class Log:
         if self.segments.active.size_bytes == 0:
             return
         try:
-            self.segments.roll(self.log_end_offset, self._config, self._now_ms)
+            self.segments.roll(self.log_end_offset, self.config, self._now_ms)
             self.producers.take_snapshot(self.log_end_offset)
         except OSError as error:
             self._fail(error)
@@ -333,7 +329,7 @@ class Log:
 
     def needs_flush(self, now_ms: int) -> bool:
         """Whether flush.messages or flush.ms require a flush, or a rolled segment waits for one."""
-        return self.durability.needs_flush(self.readable_end_offset, self._config, now_ms)
+        return self.durability.needs_flush(self.readable_end_offset, self.config, now_ms)
 
     async def flush(self) -> None:
         """Make the committed batches durable and move the recovery point. Raises FsyncFailed, OSError."""
@@ -370,7 +366,7 @@ class Log:
     def replace_segments(self, segments: Sequence[Segment]) -> None:
         """Replace segments by the one cleaned from them (`SegmentList.replace`). Raises OSError; the log has failed."""
         try:
-            self.segments.replace(segments, self._config)
+            self.segments.replace(segments, self.config)
             self.producers.snapshots.delete_some([segment.base_offset for segment in segments[1:]])
         except OSError as error:
             self._fail(error)
@@ -391,7 +387,7 @@ class Log:
             return True
         point = self.segments.find_truncation_point(offset, self.log_end_offset, allows_gaps=self.allows_gaps)
         self.durability.mark_unsettled()
-        self.segments.truncate_at(point, self._config, self._now_ms)
+        self.segments.truncate_at(point, self.config, self._now_ms)
         self._truncated_to(end_offset := point.end_offset)
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self.epochs.truncate_from_end(end_offset)
@@ -402,7 +398,7 @@ class Log:
         """Drop everything; `offset` becomes the next offset. The log must be settled then. Raises OSError."""
         self._staged.clear()
         self.durability.mark_unsettled()
-        self.segments.restart_at(offset, self._config, self._now_ms)
+        self.segments.restart_at(offset, self.config, self._now_ms)
         self._truncated_to(offset)
         self.log_start_offset = offset
         self.epochs.clear()

@@ -146,6 +146,8 @@ def check_coordinator_batch(
     check_message_size(len(batch), config, producers.partition)
     check_segment_size(len(batch), config, producers.partition)
     header = read_header(batch)
+    if header.producer_id < 0:
+        return header
     if not header.is_control:
         producers.check_epoch(header)
         return header

@@ -168,7 +168,7 @@ def _check_retention(log: Log, batches: Sequence[tuple[BatchHeader, Sequence[tup
     if largest < 0:
         return
     end = log.log_end_offset
-    log.config = attrs.evolve(log.config, retention_ms=DAY_MS)
+    log.configure(attrs.evolve(log.config, retention_ms=DAY_MS))
     delete_old_segments(log, largest + DAY_MS, end)
     assert log.log_start_offset == 0
     delete_old_segments(log, largest + DAY_MS + 1, end)

@@ -183,7 +183,7 @@ def test_log_of_a_finished_transaction_can_be_cleaned(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     log = harness.partition.log
     assert log is not None
-    log.config = attrs.evolve(LogConfig(), cleanup_policy=("compact",))
+    log.configure(attrs.evolve(LogConfig(), cleanup_policy=("compact",)))
     harness.become(leader=A)
     follow(harness, FINISHED, high_watermark=3)
     log.roll()

@@ -28,7 +28,7 @@ def six(tmp_path: Path) -> Log:
 
 
 def evolve(log: Log, **changes: object) -> None:
-    log.config = attrs.evolve(log.config, **changes)
+    log.configure(attrs.evolve(log.config, **changes))
 
 
 def test_retention_ms_deletes_segments_with_only_older_records(six: Log, tmp_path: Path) -> None:

@@ -92,10 +92,10 @@ def test_segment_rolls_by_age_after_a_restart(tmp_path: Path) -> None:
 def test_changed_config_takes_effect_at_once(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     append(log, b"x")
-    log.config = LogConfig(segment_bytes=BATCH)
+    log.configure(LogConfig(segment_bytes=BATCH))
     append(log, b"x")
     assert segment_bases(log) == [0, 1]
-    log.config = LogConfig()
+    log.configure(LogConfig())
     append(log, b"x")
     assert segment_bases(log) == [0, 1]
 

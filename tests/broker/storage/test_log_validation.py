@@ -113,7 +113,7 @@ def test_size_limit_applies_to_the_whole_batch(tmp_path: Path) -> None:
     error = refusal(log, batch(b"x" * 100))
     assert error.code is ErrorCode.MESSAGE_TOO_LARGE
     assert f"is {size} bytes which exceeds the maximum configured value of {size - 1}" in error.message
-    log.config = LogConfig(max_message_bytes=size)
+    log.configure(LogConfig(max_message_bytes=size))
     log.append(batch(b"x" * 100), leader_epoch=0, now_ms=NOW_MS)
 
 

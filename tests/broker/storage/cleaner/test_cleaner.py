@@ -128,7 +128,7 @@ async def test_only_compacted_topics_are_cleaned(harness: Harness) -> None:
     log = harness.create(0, attrs.evolve(COMPACTED, cleanup_policy=("delete",)))
     fill(log, 30)
     assert not await harness.cleaner().clean_dirtiest()
-    log.config = attrs.evolve(COMPACTED, cleanup_policy=("compact", "delete"))
+    log.configure(attrs.evolve(COMPACTED, cleanup_policy=("compact", "delete")))
     assert await harness.cleaner().clean_dirtiest()
 
 
@@ -152,7 +152,7 @@ async def test_min_cleanable_dirty_ratio_is_the_least_dirty_ratio_to_clean(harne
     to_clean = find_log_to_clean(log, high_watermark=log.log_end_offset, now_ms=NOW_MS)
     assert 0 < to_clean.ratio < 0.5
     assert not await cleaner.clean_dirtiest()
-    log.config = attrs.evolve(log.config, min_cleanable_dirty_ratio=to_clean.ratio - 0.01)
+    log.configure(attrs.evolve(log.config, min_cleanable_dirty_ratio=to_clean.ratio - 0.01))
     assert await cleaner.clean_dirtiest()
 
 
