@@ -18,24 +18,19 @@ from broker.wire.errors import WireError
 from broker.wire.records import (
     DECOMPRESSED_SIZE_MAX,
     NO_PARTITION_LEADER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
     BatchHeader,
     Compression,
     TimestampType,
 )
-from broker.wire.records.batch import TRANSACTIONAL_FLAG, Buffer, build_batch
+from broker.wire.records.batch import Buffer
 from broker.wire.records.columns import read_columns
-from broker.wire.records.compression import compress
-from broker.wire.records.record import encode_headers, records_data
+from broker.wire.records.record import NO_HEADERS, encode_data, encode_headers, records_data
 from broker.wire.records.varint import varint
 
 # A record to encode: its timestamp in ms since the epoch, key, value and headers.
 NewRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Sequence[Header]]
 
 _TABLE_SIZE: Final = 8192
-_NO_HEADERS: Final = varint(0)
 
 # Makes a ConsumerRecord of a tuple of its fields. The class's own constructor takes three times as long.
 _AS_CONSUMER_RECORD: Final = partial(tuple.__new__, ConsumerRecord)
@@ -158,35 +153,6 @@ def encode_records(
     return encode_data(_encode_data(records), len(records), timestamps[0], max(timestamps), compression, **settings)
 
 
-def encode_data(
-    data: Buffer,
-    count: int,
-    base_timestamp: int,
-    max_timestamp: int,
-    compression: Compression,
-    *,
-    compression_level: int | None = None,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
-    is_transactional: bool = False,
-) -> bytes:
-    """As `encode_records`, of `count` records that are encoded already, but not compressed."""
-    return build_batch(
-        data if compression is Compression.NONE else compress(compression, data, compression_level),
-        base_offset=0,
-        leader_epoch=NO_PARTITION_LEADER_EPOCH,
-        attributes=compression | (TRANSACTIONAL_FLAG if is_transactional else 0),
-        last_offset_delta=count - 1,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        count=count,
-    )
-
-
 def _encode_data(records: Sequence[NewRecord]) -> bytes:
     """The records as they stand in a batch, before compression."""
     timestamps, keys, values, headers = zip(*records, strict=True)
@@ -196,7 +162,7 @@ def _encode_data(records: Sequence[NewRecord]) -> bytes:
         _varints(range(len(records))),
         *_encode_bytes(keys),
         *_encode_bytes(values),
-        map(encode_headers, headers) if any(headers) else repeat(_NO_HEADERS),
+        map(encode_headers, headers) if any(headers) else repeat(NO_HEADERS),
     )
     bodies = list(map(b"".join, fields))
     return b"".join(chain.from_iterable(zip(_varints(list(map(len, bodies))), bodies, strict=True)))

@@ -7,8 +7,9 @@ import attrs
 from broker.client.arrow.byte_views import Int64s
 from broker.client.arrow.encode import encode_columns, encode_header_lists, record_sizes
 from broker.client.arrow.libraries import np, pa, pc
-from broker.client.records import BatchSettings, NewRecord, RecordColumns, encode_data
+from broker.client.records import BatchSettings, NewRecord, RecordColumns
 from broker.wire.records import Compression
+from broker.wire.records.record import encode_data
 
 _TEXTS: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES: Final = (

@@ -42,6 +42,7 @@ from broker.coordinator.runtime.timers import ShardTimers
 from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.net.completion import Completion
 from broker.net.deadlines import Deadline, Deadlines
+from broker.replication.leader_role import leading
 from broker.replication.partition import Partition
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft import lazy_attrs
@@ -112,7 +113,8 @@ class HostedShard(Generic[S]):
         self.phase = Phase.LOADING
         self.end_offset = 0
         self._services = services
-        self._writer = PartitionWriter(partition, services.appender, lambda: services.reload(self))
+        self._leader = leading(partition)
+        self._writer = PartitionWriter(self._leader, services.appender, lambda: services.reload(self))
         self.timers = ShardTimers(services.deadlines, self._fire)
         self.state = make_state(self)
         self._deferred: deque[_DeferredResponse] = deque()
@@ -177,8 +179,6 @@ class HostedShard(Generic[S]):
         try:
             self._writer.append_marker(marker, self._services.now_ms())
         except KafkaError as error:
-            if self._writer.decided_end != self.end_offset:
-                self._services.reload(self)
             completion.complete(error.with_traceback(None))
             return completion
         try:
@@ -209,11 +209,14 @@ class HostedShard(Generic[S]):
 
         Only a decision that is not `atomic` may have been appended in part. In that case the shard is loaded again.
         """
-        records = decision.records
+        records, producer = decision.records, decision.producer
         if records:
-            self._append(decision, now_ms)
+            if producer is None:
+                self._writer.append(records, now_ms, atomic=decision.atomic)
+            else:
+                self._writer.append_transactional(records, producer, now_ms)
         try:
-            producer_id = -1 if decision.producer is None else decision.producer.producer_id
+            producer_id = -1 if producer is None else producer.producer_id
             for record in records:
                 self.state.replay(record.key, record.value, self.end_offset, producer_id)
                 self.end_offset += 1
@@ -224,17 +227,6 @@ class HostedShard(Generic[S]):
             raise
         if decision.committed is not None:
             self._callbacks.append((self.end_offset, decision.committed))
-
-    def _append(self, decision: Decision[Any], now_ms: int) -> None:
-        try:
-            if decision.producer is not None:
-                self._writer.append_transactional(decision.records, decision.producer, now_ms)
-            else:
-                self._writer.append(decision.records, now_ms, atomic=decision.atomic)
-        except KafkaError:
-            if self._writer.decided_end != self.end_offset:
-                self._services.reload(self)
-            raise
 
     def _fire(self, key: Hashable, decide: OnTimer) -> None:
         """Decides what a due timer has to decide, in a turn of its own."""
@@ -270,6 +262,7 @@ class HostedShard(Generic[S]):
         """Called when the partition's high watermark has advanced; see `broker.replication.waiters.Waiter`."""
         if self.phase is Phase.ACTIVE:
             self._complete_committed()
+            self._writer.moved()
 
     def _complete_committed(self) -> None:
         """Completes the responses that are committed, and calls the callbacks of commits. Either may lead to a
@@ -280,17 +273,17 @@ class HostedShard(Generic[S]):
         deferred, callbacks, writer = self._deferred, self._callbacks, self._writer
         self._is_releasing = True
         try:
-            while not self.is_fenced:
-                if deferred and deferred[0].end_offset <= writer.committed_end:
+            while (deferred or callbacks) and not self.is_fenced:
+                committed_end = writer.committed_end
+                if deferred and deferred[0].end_offset <= committed_end:
                     _, _, completion, outcome = deferred.popleft()
                     completion.complete(outcome)
-                elif callbacks and callbacks[0][0] <= writer.committed_end:
+                elif callbacks and callbacks[0][0] <= committed_end:
                     callbacks.popleft()[1]()
                 else:
                     break
         finally:
             self._is_releasing = False
-        writer.moved()
         if (deferred or callbacks) and self.phase is Phase.ACTIVE:
             self.partition.waiters.for_high_watermark[self] = None
             if deferred and self._expiry is None:
@@ -319,8 +312,7 @@ class HostedShard(Generic[S]):
     @property
     def is_fenced(self) -> bool:
         """True if the leader epoch of this shard is over."""
-        partition = self.partition
-        return partition.leader_epoch != self.epoch or not partition.leads
+        return self.partition.role is not self._leader
 
     def begin(self) -> None:
         """Starts to serve requests, after the log is replayed."""

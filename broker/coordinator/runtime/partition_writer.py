@@ -1,6 +1,6 @@
 """Appends the decisions of coordinators to their partitions, many in one batch, and handles failed appends."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -9,15 +9,14 @@ import trio
 from broker.coordinator.runtime.decision import CoordinatorRecord, Producer
 from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.net.deadlines import Deadline, Deadlines
-from broker.replication.leader_role import leading
+from broker.replication.leader_role import LeaderRole
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.wire.errors import ErrorCode, KafkaError
-from broker.wire.records import DECOMPRESSED_SIZE_MAX, HEADER_SIZE, Compression, Record, encode_batch
+from broker.wire.records import DECOMPRESSED_SIZE_MAX, HEADER_SIZE, Compression
+from broker.wire.records.record import encode_data, encode_record
 
 _ACKS_ALL, _ACKS_LEADER = -1, 1
-# The most bytes of a record besides its key and value: five varints, attributes, no headers.
-_RECORD_OVERHEAD: Final = 32
 
 # The errors that clients of coordinators get for errors of the partition (CoordinatorOperationExceptionHelper).
 _TRANSLATED: Final = {
@@ -96,170 +95,161 @@ class AppendScheduler:
         return False
 
     def _has_lingered(self) -> None:
-        self._write()
+        self._write_open()
         self._partitions.commit_staged()
 
     def _write_with_turn(self) -> None:
         self._is_due = True
-        self._partitions.stage_later(self._write)
+        self._partitions.stage_later(self._write_open)
 
-    def _write(self) -> None:
+    def _write_open(self) -> None:
         self._is_due = False
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
         for writer in list(self._open):
-            writer.write()
+            with suppress(KafkaError):  # the writer has given up
+                writer.write()
 
 
 class PartitionWriter:
-    """Appends the records of one shard to its partition; consecutive decisions become one batch.
+    """Appends the records of one shard to the partition of `leader`; consecutive decisions become one batch.
 
-    `decided_end` is the log's end offset once all decided records are appended. `give_up` is called if some of them
-    cannot be appended: the shard's state is ahead of the log then, and has to be loaded again.
+    Records are encoded when they are decided, so that the size of the batch is known. `give_up` is called if some of
+    them cannot be appended: the shard's state is ahead of the log then, and has to be loaded again.
     """
 
-    def __init__(self, partition: Partition, appender: AppendScheduler, give_up: Callable[[], None]) -> None:
-        self.partition = partition
-        self._epoch = partition.leader_epoch
+    def __init__(self, leader: LeaderRole, appender: AppendScheduler, give_up: Callable[[], None]) -> None:
+        self.partition = leader.partition
+        self._leader = leader
         self._appender = appender
         self._give_up = give_up
         self._written_end = 0
-        self._records: list[Record] = []
+        self._records: list[bytes] = []
         self._size = HEADER_SIZE
-        self._now_ms = 0
+        self._base_timestamp = self._max_timestamp = 0
 
     def begin(self, end_offset: int) -> None:
         """Starts writing at this end offset of the log. From now on, this writer is the log's only one."""
         self._written_end = end_offset
 
     @property
-    def decided_end(self) -> int:
-        return self._written_end + len(self._records)
-
-    @property
     def is_only_writer(self) -> bool:
         """True if the log ends where this writer left it, that is, if no other writer has appended."""
-        log = self.partition.log
-        return log is not None and log.log_end_offset == self._written_end
+        return self._leader.log.log_end_offset == self._written_end
 
     @property
     def committed_end(self) -> int:
         """The offset up to which this writer's records are committed. Never beyond what it has appended itself."""
-        return min(self._written_end, self.partition.high_watermark)
+        return min(self._written_end, self.partition.commit_state.high_watermark)
 
     @property
     def is_committed(self) -> bool:
         """True if all appended records are committed."""
-        return self.partition.high_watermark >= self._written_end
+        return self.partition.commit_state.high_watermark >= self._written_end
 
     def append(self, records: Sequence[CoordinatorRecord], now_ms: int, *, atomic: bool) -> None:
         """Takes records to be appended in this order. Raises KafkaError if they cannot be; then none of them is
         taken.
         """
-        partition, size = self.partition, sum(map(_size_of, records))
         try:
-            leader = leading(partition)
-            size_max = leader.log.config.max_message_bytes
-            leader.check_min_isr()
+            self._leader.check_min_isr()
         except KafkaError as error:
             raise as_coordinator_error(error) from error
-        if self._size + size > size_max:
-            self._write()
-            if HEADER_SIZE + size > size_max:
-                self._append_much(records, now_ms, None if atomic else size_max)
-                return
-        self._records += [
-            Record(at, now_ms, record.key, record.value) for at, record in enumerate(records, len(self._records))
+        if not self._records:
+            self._base_timestamp = self._max_timestamp = now_ms
+        encoded = self._encode(records, now_ms)
+        size = sum(map(len, encoded))
+        if self._size + size <= self._leader.log.config.max_message_bytes:
+            self._records += encoded
+            self._size += size
+            self._max_timestamp = max(self._max_timestamp, now_ms)
+            self._appender.opened(self)
+        elif self._records:
+            self.write()
+            self.append(records, now_ms, atomic=atomic)
+        elif atomic:
+            self._append_records(encoded)  # refused, unless they are small enough when compressed
+        else:
+            self._append_one_by_one(records, now_ms)
+
+    def _encode(self, records: Sequence[CoordinatorRecord], now_ms: int) -> list[bytes]:
+        """The records as they stand in the batch, after those that were taken before."""
+        delta_ms = now_ms - self._base_timestamp
+        return [
+            encode_record(at, delta_ms, each.key, each.value) for at, each in enumerate(records, len(self._records))
         ]
-        self._size += size
-        self._now_ms = now_ms
-        self._appender.opened(self)
+
+    def _append_one_by_one(self, records: Sequence[CoordinatorRecord], now_ms: int) -> None:
+        """Appends records that do not fit into one batch. Calls `give_up` if only some of them can be appended."""
+        for at, record in enumerate(records):
+            try:
+                self.append([record], now_ms, atomic=True)
+            except KafkaError:
+                if at:
+                    self._give_up()
+                raise
 
     def append_transactional(self, records: Sequence[CoordinatorRecord], producer: Producer, now_ms: int) -> None:
         """Appends the records of a transaction, as a batch of their own. Raises KafkaError; then none of them is
         appended.
         """
-        self._write()
-        numbered = [Record(at, now_ms, record.key, record.value) for at, record in enumerate(records)]
-        batch = encode_batch(
-            numbered,
-            compression=self._appender.compression,
+        self.write()
+        self._base_timestamp = now_ms
+        batch = encode_data(
+            _joined(self._encode(records, now_ms)),
+            len(records),
+            now_ms,
+            now_ms,
+            self._appender.compression,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             base_sequence=0,
-            transactional=True,
+            is_transactional=True,
         )
-        self._append(batch, now_ms, len(records), content_bytes=sum(map(_size_of, records)))
+        self._append(batch, now_ms, len(records), _ACKS_ALL)
 
     def append_marker(self, marker: TransactionMarker, now_ms: int) -> None:
         """Appends the end marker of a transaction. Raises KafkaError; then it is not appended."""
-        self._write()
-        self._append(marker.encode(now_ms), now_ms, 1, transaction_version=marker.transaction_version)
-
-    def _append(
-        self,
-        batch: bytes,
-        now_ms: int,
-        count: int,
-        *,
-        acks: int = _ACKS_ALL,
-        content_bytes: int = 0,
-        transaction_version: int = 0,
-    ) -> None:
-        """Append a batch of `count` records, which take at most `content_bytes` uncompressed."""
-        partition = self.partition
-        try:
-            if content_bytes > DECOMPRESSED_SIZE_MAX:
-                raise KafkaError(
-                    ErrorCode.RECORD_LIST_TOO_LARGE, "no coordinator could load a batch that holds so many bytes"
-                )
-            partition.role.append_as_coordinator(
-                memoryview(bytearray(batch)), now_ms, acks=acks, transaction_version=transaction_version
-            )
-        except KafkaError as error:
-            self._report_failure(partition)
-            raise as_coordinator_error(error) from error
-        self._written_end += count
-        self._appender.written(self)
+        self.write()
+        self._append(marker.encode(now_ms), now_ms, 1, _ACKS_ALL, marker.transaction_version)
 
     def write(self) -> None:
-        """Appends the taken records; calls `give_up` if that fails."""
-        with suppress(KafkaError):
-            self._write()
-
-    def _write(self) -> None:
-        """Appends with acks=1. Enough replicas were in sync when the records were decided. If there are too few by now,
-        the records are not committed before there are enough again. Raises KafkaError after it has called
-        `give_up`.
+        """Appends the taken records with acks=1. Enough replicas were in sync when the records were decided. If there
+        are too few by now, the records are not committed before there are enough again. Raises KafkaError after it has
+        called `give_up`.
         """
         records, self._records, self._size = self._records, [], HEADER_SIZE
         if not records:
             return
         try:
-            if self.partition.leader_epoch != self._epoch or not self.is_only_writer:
+            if self.partition.role is not self._leader or not self.is_only_writer:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR)
-            self._stage(records, _ACKS_LEADER, self._now_ms)
+            self._append_records(records)
         except KafkaError:
             self._give_up()
             raise
 
-    def _append_much(self, records: Sequence[CoordinatorRecord], now_ms: int, size_max: int | None) -> None:
-        """Appends records that do not fit into one batch: in several batches, or, if `size_max` is None, in one, which
-        is refused.
-        """
-        for chunk in _chunks(records, size_max):
-            numbered = [Record(at, now_ms, record.key, record.value) for at, record in enumerate(chunk)]
-            self._stage(numbered, _ACKS_ALL, now_ms)
+    def _append_records(self, records: Sequence[bytes]) -> None:
+        """Appends encoded records as one batch, with acks=1."""
+        data, count = _joined(records), len(records)
+        batch = encode_data(data, count, self._base_timestamp, self._max_timestamp, self._appender.compression)
+        self._append(batch, self._max_timestamp, count, _ACKS_LEADER)
 
-    def _stage(self, records: list[Record], acks: int, now_ms: int) -> None:
-        batch = encode_batch(records, compression=self._appender.compression)
-        self._append(batch, now_ms, len(records), acks=acks, content_bytes=sum(map(_size_of, records)))
-
-    def _report_failure(self, partition: Partition) -> None:
-        log = partition.log
-        if log is not None and log.failure is not None:
-            self._appender.failed(partition, log.failure)
+    def _append(self, batch: bytes, now_ms: int, count: int, acks: int, transaction_version: int = 0) -> None:
+        """Appends a batch of `count` records."""
+        partition = self.partition
+        try:
+            partition.role.append_as_coordinator(
+                memoryview(bytearray(batch)), now_ms, acks=acks, transaction_version=transaction_version
+            )
+        except KafkaError as error:
+            log = partition.log
+            if log is not None and log.failure is not None:
+                self._appender.failed(partition, log.failure)
+            raise as_coordinator_error(error) from error
+        self._written_end += count
+        self._appender.written(self)
 
     def moved(self) -> None:
         """Called when the high watermark has advanced."""
@@ -277,22 +267,11 @@ def as_coordinator_error(error: KafkaError) -> KafkaError:
     return KafkaError(_TRANSLATED.get(error.code, error.code), error.message)
 
 
-def _chunks(records: Sequence[CoordinatorRecord], size_max: int | None) -> Iterator[Sequence[CoordinatorRecord]]:
-    """Splits records into batches of at most `size_max` bytes. A larger record makes a batch of its own."""
-    if size_max is None:
-        yield records
-        return
-    start, size = 0, HEADER_SIZE
-    for at, record in enumerate(records):
-        record_size = _size_of(record)
-        if at > start and size + record_size > size_max:
-            yield records[start:at]
-            start, size = at, HEADER_SIZE
-        size += record_size
-    if start < len(records):
-        yield records[start:]
-
-
-def _size_of(record: CoordinatorRecord | Record) -> int:
-    """The most bytes that the record can take in a batch."""
-    return _RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
+def _joined(records: Sequence[bytes]) -> bytes:
+    """The encoded records as they stand in a batch. Raises KafkaError for more bytes than a coordinator can load."""
+    data = b"".join(records)
+    if len(data) > DECOMPRESSED_SIZE_MAX:
+        raise as_coordinator_error(
+            KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"no coordinator could load {len(data)} bytes")
+        )
+    return data

@@ -35,6 +35,9 @@ from broker.wire.records.varint import varint, wrapped
 from kraft import lazy_attrs
 
 NO_OFFSET: Final = -1
+NO_HEADERS: Final = varint(0)
+# The length of a key or value that is None.
+_NULL: Final = -1
 
 # The largest decompressed size of a batch: as much as a client could send uncompressed in one request (Kafka's default
 # for socket.request.max.bytes), so that compression never lets it send more.
@@ -120,21 +123,17 @@ def encode_batch(
         max_timestamp = max((record.timestamp for record in numbered), default=NO_TIMESTAMP)
     if last_offset is None:
         last_offset = numbered[-1].offset if numbered else first_offset
-    attributes = (
-        compression
-        | (LOG_APPEND_TIME_FLAG if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
-        | (TRANSACTIONAL_FLAG if transactional else 0)
-        | (CONTROL_FLAG if control else 0)
-        | (DELETE_HORIZON_FLAG if delete_horizon_ms is not None else 0)
+    body = b"".join(
+        encode_record(each.offset - first_offset, each.timestamp - base_timestamp, each.key, each.value, each.headers)
+        for each in numbered
     )
-    body = b"".join([_encode_record(record, first_offset, base_timestamp) for record in numbered])
     if compression is not Compression.NONE and numbered:
         body = compress(compression, body, compression_level)
     return build_batch(
         body,
         base_offset=first_offset,
         leader_epoch=leader_epoch,
-        attributes=attributes,
+        attributes=compression | _flags(timestamp_type, transactional, control, delete_horizon_ms is not None),
         last_offset_delta=last_offset - first_offset,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
@@ -142,6 +141,16 @@ def encode_batch(
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
         count=len(numbered),
+    )
+
+
+def _flags(timestamp_type: TimestampType, transactional: bool, control: bool, has_delete_horizon: bool) -> int:
+    """The attributes of a batch besides its compression."""
+    return (
+        (LOG_APPEND_TIME_FLAG if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_FLAG if transactional else 0)
+        | (CONTROL_FLAG if control else 0)
+        | (DELETE_HORIZON_FLAG if has_delete_horizon else 0)
     )
 
 
@@ -157,16 +166,21 @@ def _number(records: Iterable[Record], base_offset: int | None) -> list[Record]:
     return numbered
 
 
-def _encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
-    parts = [
+def encode_record(
+    offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()
+) -> bytes:
+    """One record as it stands in a batch, before compression. The deltas count from the batch's base values."""
+    fields = (
         b"\x00",
-        varint(record.timestamp - base_timestamp),
-        varint(record.offset - base_offset),
-        *_encode_bytes(record.key),
-        *_encode_bytes(record.value),
-        encode_headers(record.headers),
-    ]
-    body = b"".join(parts)
+        varint(timestamp_delta),
+        varint(offset_delta),
+        varint(_NULL if key is None else len(key)),
+        key or b"",
+        varint(_NULL if value is None else len(value)),
+        value or b"",
+        encode_headers(headers) if headers else NO_HEADERS,
+    )
+    body = b"".join(fields)
     return varint(len(body)) + body
 
 
@@ -174,10 +188,35 @@ def encode_headers(headers: Sequence[Header]) -> bytes:
     """A record's headers as they stand in it, with their count."""
     parts = [varint(len(headers))]
     for key, value in headers:
-        parts += _encode_bytes(key.encode("utf-8", HEADER_KEY_ERRORS))
-        parts += _encode_bytes(value)
+        encoded = key.encode("utf-8", HEADER_KEY_ERRORS)
+        parts += (varint(len(encoded)), encoded, varint(_NULL if value is None else len(value)), value or b"")
     return b"".join(parts)
 
 
-def _encode_bytes(content: bytes | None) -> tuple[bytes, bytes]:
-    return (varint(-1), b"") if content is None else (varint(len(content)), content)
+def encode_data(
+    data: Buffer,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    compression: Compression,
+    *,
+    compression_level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+) -> bytes:
+    """A batch of `count` records that are encoded already, but not compressed. Their offsets count up from 0."""
+    return build_batch(
+        data if compression is Compression.NONE else compress(compression, data, compression_level),
+        base_offset=0,
+        leader_epoch=NO_PARTITION_LEADER_EPOCH,
+        attributes=compression | (TRANSACTIONAL_FLAG if is_transactional else 0),
+        last_offset_delta=count - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        count=count,
+    )

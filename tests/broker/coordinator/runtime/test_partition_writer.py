@@ -4,6 +4,7 @@ from pathlib import Path
 
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
+from broker.coordinator.runtime.hosted_shard import Phase
 from broker.wire.errors import ErrorCode
 from broker.wire.records import iter_headers
 from tests.support.coordinator_harness import (
@@ -72,6 +73,21 @@ async def test_large_decision_is_appended_after_earlier_ones(tmp_path: Path) -> 
         reload(runtime)
         await runtime.active()
         assert runtime.state.values == {"a": "last"}
+
+
+async def test_shard_is_loaded_again_after_a_part_of_a_decision_was_appended(tmp_path: Path) -> None:
+    async with registers(tmp_path, configs={"max.message.bytes": "500"}) as runtime:
+
+        def decide(state: Registers, now_ms: int) -> Decision[str]:
+            records = [CoordinatorRecord(b"small", b"x" * 300), CoordinatorRecord(b"large", b"x" * 500)]
+            return Decision(records, "done", atomic=False)
+
+        assert code_of(runtime.write(decide)) == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert runtime.runtime.phase(0) is Phase.LOADING
+        runtime.partitions.end_turn()
+        await runtime.active()
+        assert runtime.state.values == {"small": "x" * 300}
+        assert await runtime.put("small", "1") == "x" * 300
 
 
 async def test_closed_shard_writes_nothing(tmp_path: Path) -> None:
