@@ -1,6 +1,15 @@
 """The peers of a replica: which of them are known, and which voters seem to be gone."""
 
+from math import inf
+from typing import Final
+
+import trio
+
 from kraft.core import Core, ReplicaKey
+
+# How long a lost connection is a sign that a voter has died. Followers do not hear from each other, so a voter that was
+# lost earlier may have been back for long.
+_RECENT_S: Final = 1.0
 
 
 class Peers:
@@ -10,9 +19,10 @@ class Peers:
         self._core = core
         # The nodes to which this replica has connected, at the addresses of voters and bootstrap servers.
         self._reached: dict[int, ReplicaKey] = {}
-        # Voters with a connection that was reset or refused, as when a process dies, and without a message since. This
-        # is only a hint: a voter may be back at once, and a host that lost its power resets no connections.
-        self._absent: set[int] = set()
+        # Voters with a connection that was reset or refused, as when a process dies, and without a message since, with
+        # the time of the last loss. This is only a hint: a voter may be back at once, and a host that lost its power
+        # resets no connections.
+        self._absent: dict[int, float] = {}
 
     def connected(self, destination: int, server: ReplicaKey) -> None:
         """`server` answered at the address of node `destination`. Negative destinations are bootstrap servers."""
@@ -32,10 +42,15 @@ class Peers:
 
     def lost(self, node_id: int) -> None:
         if node_id in self._core.voters.ids:
-            self._absent.add(node_id)
+            self._absent[node_id] = trio.current_time()
 
     def heard(self, node_id: int) -> None:
-        self._absent.discard(node_id)
+        self._absent.pop(node_id, None)
+
+    def recently_lost(self) -> list[int]:
+        """The voters whose connections broke within the last second, and that have sent no message since."""
+        now = trio.current_time()
+        return [node_id for node_id in self._core.voters.ids if now - self._absent.get(node_id, -inf) <= _RECENT_S]
 
     def is_majority_absent(self) -> bool:
         """True if the remaining voters, this replica included, are too few to elect a leader or to commit."""

@@ -57,14 +57,14 @@ class RaftNode:
         self._time = RunningTime(trio.current_time)
         now_ms = self._time.count_in_full()
         core = self.core = Core(config.quorum, env.rng.random, election, log_state, voters, now_ms, env.wall)
-        self._peers = Peers(core)
+        peers = self._peers = Peers(core)
         # The first records of a new log, which its first leader appends, and the last epoch in which this replica did.
         self._bootstrap = recovered.bootstrap
         self._bootstrap_epoch = -1
         self._env = env
-        self._trace = QuorumTrace(env.trace, config.quorum.me)
+        trace = self._trace = QuorumTrace(env.trace, config.quorum.me)
         self._config = config
-        self._machines = StateMachines(self.node_id, core.epoch, self._trace, self._log, self._snapshots)
+        self._machines = StateMachines(self.node_id, core.epoch, trace, self._log, self._snapshots, peers)
         self._hello = hello(config.cluster_id, config.quorum.me)
         self._links = Links(env, self, self._hello, config.request_timeout_ms / 1000, connect)
         # Records that were appended, and that have not been passed to the core yet.

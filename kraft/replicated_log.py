@@ -91,7 +91,8 @@ class ResetListener(Protocol):
     def handle_connection_reset(self, node_id: int) -> None:
         """A connection to or from the node was reset, refused or closed, as happens when its process dies.
 
-        This is only a hint, as the node may be alive. Must not block.
+        This is only a hint, as the node may be alive. A node that becomes the leader is notified again of voters whose
+        connections broke within the last second. Must not block.
         """
         ...
 

@@ -7,6 +7,7 @@ import trio
 
 from kraft.core import OffsetAndEpoch, VoterSet
 from kraft.log import DurableLog, Snapshots
+from kraft.peers import Peers
 from kraft.quorum_trace import QuorumTrace
 from kraft.recovery import BOOTSTRAP
 from kraft.replicated_log import BatchKind, Leadership, Listener, NotLeader, ResetListener, SnapshotListener
@@ -23,7 +24,15 @@ class StateMachines:
     True once a batch of the state machine or a snapshot has been handed over.
     """
 
-    def __init__(self, node_id: int, epoch: int, trace: QuorumTrace, log: DurableLog, snapshots: Snapshots) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        epoch: int,
+        trace: QuorumTrace,
+        log: DurableLog,
+        snapshots: Snapshots,
+        peers: Peers,
+    ) -> None:
         self.leadership = Leadership(None, epoch)
         self.committed_end_offset = 0
         self.has_data = False
@@ -33,6 +42,7 @@ class StateMachines:
         self._trace = trace
         self._log = log
         self._snapshots = snapshots
+        self._peers = peers
         self._listeners: list[Listener] = []
         self._changed = trio.Event()
         # Ends of committed entries, and leaderships to announce, in the order in which they were reported.
@@ -163,4 +173,15 @@ class StateMachines:
                 self._trace.elected(leadership.epoch)
             for listener in self._listeners:
                 listener.handle_leader_change(leadership)
+            if leadership.leader_id == self._node_id:
+                self._repeat_resets()
         self.notify()
+
+    def _repeat_resets(self) -> None:
+        """Notify the listeners of the connections that broke before this replica led.
+
+        They are those of the former leader, most likely. The listeners of a follower ignore resets, and the next
+        attempt to connect to a voter that is down may be a second away.
+        """
+        for node_id in self._peers.recently_lost():
+            self.notify_connection_reset(node_id)

@@ -13,11 +13,13 @@ from trio.testing import wait_all_tasks_blocked
 from kraft.core import OffsetAndEpoch, QuorumConfig, ReplicaKey, Voter, VoterSet
 from kraft.env import Env
 from kraft.log import DurableLog, Snapshots
+from kraft.peers import Peers
 from kraft.quorum_trace import QuorumTrace
 from kraft.raft_node import RaftNode, RaftNodeConfig
 from kraft.replicated_log import Batch, Leadership
 from kraft.state_machines import HAND_OVER_BYTES_MAX, StateMachines
 from tests.support.directory_ids import directory_id
+from tests.support.raft_core import SingleCore
 from tests.support.volatile_disk import VolatileDisk
 
 DIRECTORY = "/data/__cluster_metadata-0"
@@ -45,6 +47,9 @@ class Slices:
     def handle_leader_change(self, leadership: Leadership) -> None:
         self.told.append(f"leader {leadership.leader_id} in {leadership.epoch}")
 
+    def handle_connection_reset(self, node_id: int) -> None:
+        self.told.append(f"connection to {node_id} reset")
+
     async def count_turns(self) -> None:
         while True:
             self.turn += 1
@@ -61,6 +66,7 @@ class Harness:
 
     log: DurableLog
     snapshots: Snapshots
+    peers: Peers
     machines: StateMachines
     slices: Slices
     reached: list[int]
@@ -74,8 +80,9 @@ async def full_log() -> AsyncIterator[Harness]:
         log.write(Batch(offset, 1, 0, (RECORD,)))
     await log.sync()
     snapshots = await Snapshots.open(disk, DIRECTORY)
-    machines = StateMachines(1, 1, QuorumTrace(silent, ME.key), log, snapshots)
-    harness = Harness(log, snapshots, machines, Slices(), [])
+    peers = Peers(SingleCore(1).core)
+    machines = StateMachines(1, 1, QuorumTrace(silent, ME.key), log, snapshots, peers)
+    harness = Harness(log, snapshots, peers, machines, Slices(), [])
     machines.register(harness.slices)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(machines.run, harness.reached.append)
@@ -131,6 +138,14 @@ async def test_later_commits_and_announcements_wait_for_a_running_hand_over() ->
         assert told[first + 1 :] == ["leader 2 in 2", f"to {BATCHES}", "leader None in 3"]
         assert last == first + 2
         assert harness.reached == [BATCHES - 10, BATCHES]
+
+
+async def test_new_leader_repeats_the_resets_of_voters_that_were_lost_a_moment_ago() -> None:
+    async with full_log() as harness:
+        harness.peers.lost(3)
+        harness.machines.announce(Leadership(2, 2))
+        harness.machines.announce(Leadership(1, 3))
+        assert harness.slices.told == ["leader 2 in 2", "leader 1 in 3", "connection to 3 reset"]
 
 
 async def test_log_start_may_advance_during_a_hand_over() -> None:
