@@ -4,8 +4,6 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, Protocol, TypeAlias
 
-from broker.net.completion import Completion
-
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _RESPONSE_HEADER_V0: Final = Struct(">ii")
@@ -93,8 +91,10 @@ class RepliesInOrder(Protocol):
         ...
 
 
-class PendingReply(Completion["bytes | list[Part] | None"]):
-    """A reply that takes its place in a connection's order before it is complete. Its outcome is a frame, or None.
+class PendingReply:
+    """A reply that takes its place in a connection's order before it is complete.
+
+    Its `outcome`, which is set once it is `done`, is a frame, or None.
 
     `on_abandon` is called if the connection closes first, to end the work that the reply waits for. `on_completed` is
     called when the reply, or another that takes its place, is completed: `TurnTimer` takes the time then.
@@ -103,10 +103,12 @@ class PendingReply(Completion["bytes | list[Part] | None"]):
     the same client must see: Kafka promises that the requests of one connection are processed in order.
     """
 
-    __slots__ = ("_connection", "is_exclusive", "on_abandon", "on_completed")
+    __slots__ = ("_connection", "done", "is_exclusive", "on_abandon", "on_completed", "outcome")
+
+    outcome: bytes | list[Part] | None
 
     def __init__(self, connection: RepliesInOrder, *, is_exclusive: bool = False) -> None:
-        super().__init__()
+        self.done = False
         self._connection = connection
         self.is_exclusive = is_exclusive
         self.on_abandon: Callable[[], None] | None = None
