@@ -230,7 +230,8 @@ class Log:
     def _stage_fetched(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
         if header.base_offset > self.log_end_offset and self.cleaned_offset == NOT_CLEANED:
             self.cleaned_offset = self.log_start_offset  # so that a recovery does not take the gap for damage
-        last_offset, max_timestamp, size = header.last_offset, header.max_timestamp, len(batch)
+        last_offset = header.base_offset + header.last_offset_delta
+        max_timestamp, size = header.max_timestamp, len(batch)
         segment = self.segments.active
         if segment.should_roll(size, last_offset, max_timestamp, now_ms):
             segment = self._load_or_roll(size, last_offset, max_timestamp, now_ms)

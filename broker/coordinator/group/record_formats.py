@@ -24,9 +24,9 @@ from broker.coordinator.group.share.record_formats import (
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
 )
-from broker.wire.codec import decode, encode
+from broker.wire.codec import decoder, encoder
 from broker.wire.errors import WireError
-from broker.wire.schema import Buffer, data, field, struct
+from broker.wire.schema import Buffer, Message, data, field, struct
 from broker.wire.uuids import ZERO_UUID
 
 _INT16: Final = Struct(">h")
@@ -273,29 +273,31 @@ class UnknownCoordinatorRecordType(Exception):
 
 def encode_key(key: RecordKey) -> bytes:
     """Encodes a record's key."""
-    return b"".join([_INT16.pack(key.__message__.key), *encode(key, 0)])
+    cls: type[Message] = type(key)
+    return b"".join([_INT16.pack(cls.__message__.key), *encoder(cls, 0)(key)])
 
 
 def encode_value(value: RecordValue, version: int | None = None) -> bytes:
     """Encodes a record's value; by default in the version that Kafka writes. Raises WireError if a text is too long."""
+    cls: type[Message] = type(value)
     if version is None:
-        version = _TYPES[value.__message__.key][2]
-    return b"".join([_INT16.pack(version), *encode(value, version)])
+        version = _TYPES[cls.__message__.key][2]
+    return b"".join([_INT16.pack(version), *encoder(cls, version)(value)])
 
 
 def decode_key(key: Buffer | None) -> RecordKey:
     """Decodes a record's key. Raises UnknownCoordinatorRecordType, WireError."""
     number = _number(key, "key")
-    known = _TYPES.get(number)
-    if known is None:
+    if number not in _TYPES:
         raise UnknownCoordinatorRecordType(number)
-    assert key is not None
-    return decode(known[0], 0, key, _INT16.size)[0]
+    cls: type[Message] = _TYPES[number][0]
+    return decoder(cls, 0)(key, _INT16.size)[0]
 
 
 def decode_value(key: RecordKey, value: Buffer) -> RecordValue:
     """Decodes the value of a record with this key. Raises WireError, also for an unknown version."""
-    return decode(_TYPES[key.__message__.key][1], _number(value, "value"), value, _INT16.size)[0]
+    cls: type[Message] = _TYPES[key.__message__.key][1]
+    return decoder(cls, _number(value, "value"))(value, _INT16.size)[0]
 
 
 def _number(data: Buffer | None, what: str) -> int:
