@@ -80,18 +80,20 @@ class Coordination:
 
     @property
     def coordinators(self) -> "Coordinators":
-        if self._coordinators is None:
-            from broker.node.all_coordinators import Coordinators  # for start-up time
-
-            self._coordinators = made = Coordinators.make(
-                self._shared, self._partitions, self._deadlines, self._channel, self._allocate_producer_id
-            )
-            if self._nursery is not None:
-                self._nursery.start_soon(made.run)
-        return self._coordinators
+        return self._coordinators or self._make()
 
     def services(self) -> CoordinatorServices:
-        return self.coordinators.services
+        return (self._coordinators or self._make()).services
+
+    def _make(self) -> "Coordinators":
+        from broker.node.all_coordinators import Coordinators  # for start-up time
+
+        self._coordinators = made = Coordinators.make(
+            self._shared, self._partitions, self._deadlines, self._channel, self._allocate_producer_id
+        )
+        if self._nursery is not None:
+            self._nursery.start_soon(made.run)
+        return made
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the coordinators, once there are any, until cancelled."""
