@@ -30,7 +30,7 @@ import attrs
 if TYPE_CHECKING:
     from attrs import define, frozen
 
-__all__ = ["complete", "define", "frozen"]
+__all__ = ["complete", "define", "field_metadata", "frozen"]
 
 # Members of the class that the declaration made, which belong to that class alone.
 _NOT_KEPT: Final = frozenset({"__dict__", "__weakref__"})
@@ -61,6 +61,15 @@ def complete(module: ModuleType) -> None:
     for cls in list(vars(module).values()):
         if isinstance(cls, type) and cls.__module__ == module.__name__ and "__attrs_attrs__" in vars(cls):
             attrs.fields(cls)
+
+
+def field_metadata(cls: type) -> dict[str, Mapping[Any, Any]]:
+    """The metadata of the fields of a class by their names, as in `attrs.fields`, which makes a constructor."""
+    late = vars(cls).get("__attrs_attrs__")
+    if not isinstance(late, _LateMember) or _inherits_fields(cls):
+        return {field.name: field.metadata for field in attrs.fields(cls)}
+    given: dict[str, Any] = {name: vars(late.declaration.cls).get(name) for name in _field_names(cls)}
+    return {name: each.metadata if type(each) is _FIELD else {} for name, each in given.items()}
 
 
 class _Group(Enum):
@@ -140,13 +149,14 @@ class _FirstObjects:
     def of(cls, declaration: _Declaration) -> Self | None:
         """Returns None for a class that inherits fields, or has some that are converted, validated or computed."""
         declared, fields, positional = declaration.cls, {}, []
-        inherits = any("__attrs_attrs__" in vars(base) for base in declared.__mro__[1:])
-        if inherits or issubclass(declared, BaseException) or declared.__setattr__ is not object.__setattr__:
+        if (
+            _inherits_fields(declared)
+            or issubclass(declared, BaseException)
+            or declared.__setattr__ is not object.__setattr__
+        ):
             return None
         is_keyword_only = bool(declaration.options.get("kw_only"))
-        for name, kind in inspect.get_annotations(declared).items():
-            if _is_class_variable(kind):
-                continue
+        for name in _field_names(declared):
             given = vars(declared).get(name, attrs.NOTHING)
             options = given if type(given) is _FIELD else attrs.field(default=given)
             default = options._default
@@ -196,7 +206,7 @@ def _declare(make: Callable[..., Any], cls: type, options: dict[str, Any], *, is
     members = vars(cls)
     if not _OPTIONS.issuperset(options) or not _OWN.isdisjoint(members) or _mentions_itself(members):
         return make(cls, **options)  # type: ignore[no-any-return]
-    names = [name for name, kind in inspect.get_annotations(cls).items() if not _is_class_variable(kind)]
+    names = _field_names(cls)
     taken = {name for base in cls.__mro__[1:] for name in getattr(base, "__slots__", ())}
     has_weak = any("__weakref__" in vars(base) for base in cls.__mro__[1:])
     slots = [name for name in names if name not in taken] + ([] if has_weak else ["__weakref__"])
@@ -212,6 +222,15 @@ def _declare(make: Callable[..., Any], cls: type, options: dict[str, Any], *, is
         namespace[name] = _LateMember(name, declaration)
     declaration.made = type(cls)(cls.__name__, cls.__bases__, {**namespace, "__slots__": tuple(slots)})
     return declaration.made
+
+
+def _inherits_fields(cls: type) -> bool:
+    return any("__attrs_attrs__" in vars(base) for base in cls.__mro__[1:])
+
+
+def _field_names(cls: type) -> list[str]:
+    """The names of the fields that a class itself declares."""
+    return [name for name, kind in inspect.get_annotations(cls).items() if not _is_class_variable(kind)]
 
 
 def _is_class_variable(kind: object) -> bool:

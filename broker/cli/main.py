@@ -31,7 +31,6 @@ def _run(argv: Sequence[str] | None) -> int:
             gc.disable()
             from broker.cli.start import run_node
 
-            gc.freeze()
             gc.enable()
             return run_node(started)
     from broker.cli.grammar.root import run

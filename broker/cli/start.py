@@ -75,6 +75,7 @@ _REFUSALS: Final = (
 def run_node(arguments: StartArguments) -> int:
     """Run a node until a signal stops it. Returns the exit code of the command."""
     exit_code = 0
+    _tune_garbage_collection()
     try:
         try:
             host = read_host(arguments.properties, arguments.settings)
@@ -181,7 +182,7 @@ class _Serving:
         directories = ", ".join(self.config.log_directories)
         serves = f"kraft: node {self.config.node_id} of cluster {self.node.cluster_id}, data in {directories}"
         print_line(serves, flush=True)
-        _tune_garbage_collection()
+        gc.freeze()
         self.go_on()
 
 

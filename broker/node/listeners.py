@@ -60,8 +60,10 @@ def reachable(listener: Listener, bound: Sequence[BoundListener]) -> tuple[str, 
 
 
 async def _listen(listener: Listener, backlog: int) -> list[trio.SocketListener]:
+    # Python imports its encoding of host names for a `str`.
+    host = listener.host.encode() if listener.host.isascii() else listener.host
     try:
-        return await trio.open_tcp_listeners(listener.port, host=listener.host or None, backlog=backlog)
+        return await trio.open_tcp_listeners(listener.port, host=host or None, backlog=backlog)
     except OSError as error:
         where = f"{listener.host or '0.0.0.0'}:{listener.port}"
         raise OSError(error.errno, f"Socket server failed to bind to {where}: {error.strerror}") from error

@@ -1,12 +1,14 @@
 """The keys of a client metrics subscription (KIP-714): which clients push which metrics, and how often."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from metadata.configuration.definition import ConfigDef, ConfigValues, InvalidConfig, key
 from metadata.configuration.validators import no_empty_elements
 from metadata.configuration.vocabulary import INT, LIST, MEDIUM, MINUTE_MS
-from metadata.regex.matching import Regex, RegexError, compile_regex
+
+if TYPE_CHECKING:
+    from metadata.regex.matching import Regex
 
 INTERVAL_MS_MIN: Final = 100
 INTERVAL_MS_MAX: Final = 60 * MINUTE_MS
@@ -62,7 +64,7 @@ def check_client_metrics(configs: Mapping[str, str]) -> None:
     client_patterns(values.match)
 
 
-def client_patterns(conditions: Sequence[str]) -> dict[str, Regex]:
+def client_patterns(conditions: Sequence[str]) -> "dict[str, Regex]":
     """The patterns of a `match` list by the client attribute that they apply to; the last one of an attribute counts.
 
     Raises InvalidConfig for a condition that is not `attribute=pattern`.
@@ -77,7 +79,9 @@ def client_patterns(conditions: Sequence[str]) -> dict[str, Regex]:
     return {attribute: _compile(condition) for attribute, condition in last.items()}
 
 
-def _compile(condition: str) -> Regex:
+def _compile(condition: str) -> "Regex":
+    from metadata.regex.matching import RegexError, compile_regex  # for start-up time
+
     pattern = condition.rstrip("=").partition("=")[2].strip()
     try:
         if len(pattern) > PATTERN_LENGTH_MAX:

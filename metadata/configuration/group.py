@@ -18,7 +18,6 @@ from metadata.configuration.definition import (
 )
 from metadata.configuration.validators import one_of
 from metadata.configuration.vocabulary import BOOLEAN, MEDIUM, STRING
-from metadata.protocol.durations import duration_ms
 
 # The least and the greatest value of keys of groups, by their names.
 GroupBounds: TypeAlias = Mapping[str, tuple[int, int]]
@@ -32,6 +31,8 @@ def share_offset_reset_ms(value: str) -> int | None:
     """
     if value in ("earliest", "latest"):
         return None
+    from metadata.protocol.durations import duration_ms  # for start-up time
+
     duration = duration_ms(value.removeprefix(_BY_DURATION)) if value.startswith(_BY_DURATION) else None
     if duration is None or duration < 0:
         raise ValueError(f"{value!r} is no offset reset")

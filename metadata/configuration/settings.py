@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
+from kraft import lazy_attrs
 from metadata.configuration.definition import ConfigKey, ConfigValues, Required
 
 T = TypeVar("T")
@@ -32,6 +33,6 @@ def from_key(key: ConfigKey[T], converter: Callable[[Any], T] | None = None) -> 
 
 def settings_from(settings: type[S], config: ConfigValues, **others: Any) -> S:
     """An instance of an attrs class with the values of its keys; `others` are fields that are not a key's value."""
-    fields: Any = attrs.fields(settings)  # type: ignore[arg-type]
-    values = {field.name: config.values[field.metadata[_KEY]] for field in fields if _KEY in field.metadata}
+    fields = lazy_attrs.field_metadata(settings)
+    values = {name: config.values[metadata[_KEY]] for name, metadata in fields.items() if _KEY in metadata}
     return settings(**values | others)

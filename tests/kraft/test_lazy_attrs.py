@@ -169,6 +169,26 @@ def test_factories_of_a_first_object_are_called_in_the_order_of_fields() -> None
     assert called == ["second", "first"]
 
 
+@pytest.mark.parametrize("is_used", [False, True])
+def test_metadata_of_fields_is_that_of_attrs(is_used: bool) -> None:
+    @lazy_attrs.frozen
+    class Described:
+        KIND: ClassVar[int] = 3
+        plain: int
+        numbered: int = attrs.field(default=0, metadata={"number": 4})
+
+    @lazy_attrs.frozen
+    class Derived(Described):
+        own: int = attrs.field(default=0, metadata={"number": 5})
+
+    if is_used:
+        Derived(1)
+        attrs.fields(Described)
+    numbers = {name: dict(metadata) for name, metadata in lazy_attrs.field_metadata(Described).items()}
+    assert numbers == {"plain": {}, "numbered": {"number": 4}}
+    assert [dict(each) for each in lazy_attrs.field_metadata(Derived).values()] == [{}, {"number": 4}, {"number": 5}]
+
+
 def test_ordered_class_compares_its_objects() -> None:
     @lazy_attrs.frozen(order=True)
     class Place:

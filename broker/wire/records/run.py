@@ -24,9 +24,9 @@ _DISTINCT_FEW: Final = 16
 # The bytes of the offset deltas' varints, for 8192 deltas in a row: within such a block, the third byte is the same.
 _BLOCK: Final = 8192
 _ONE_BYTE_DELTAS: Final = 64
-_FIRST_BYTES: Final = bytes((2 * delta & 0x7F) | 0x80 for delta in range(_BLOCK))
-_MIDDLE_BYTES: Final = bytes((delta >> 6) | 0x80 for delta in range(_BLOCK))
-_LAST_BYTES: Final = bytes(delta >> 6 for delta in range(_BLOCK))
+_FIRST_BYTES: Final = _EVEN_HIGH_BYTES * (_BLOCK // _ONE_BYTE_DELTAS)
+_MIDDLE_BYTES: Final = b"".join(bytes((high,)) * _ONE_BYTE_DELTAS for high in _HIGH_BYTES)
+_LAST_BYTES: Final = b"".join(bytes((low,)) * _ONE_BYTE_DELTAS for low in _LOW_BYTES)
 _THREE_BYTE_DELTAS_MAX: Final = 2**20
 
 
