@@ -28,7 +28,8 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "jepsen.simulation.disk.volume": {"os"},
     "jepsen.simulation.network.handshake": {"os"},
     "jepsen.simulation.network.sockets": {"os", "socket"},
-    "jepsen.simulation.scheduling": {"random", "threading"},
+    "jepsen.simulation.event_loop": {"random"},
+    "jepsen.simulation.scheduling": {"threading"},
     "jepsen.simulation.simulation": {"random"},
     # Real directories of processes, the seeds that a person has chosen, and forks that run seeds.
     "jepsen.simulation.applications.command": {"os"},

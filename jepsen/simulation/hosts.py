@@ -131,11 +131,11 @@ class Host:
         """The Env of the process."""
 
         def trace(kind: str, /, **fields: object) -> None:
-            if self.is_current(incarnation):
+            if self.incarnation == incarnation:
                 self._trace.event(self.name, kind, fields)
 
         return Env(
-            disk=SimulatedDisk(self.volume, incarnation, lambda: not self.is_current(incarnation)),
+            disk=SimulatedDisk(self.volume, incarnation, lambda: self.incarnation != incarnation),
             rng=self._rng_of(f"process/{self.name}/{incarnation}"),
             wall=self.wall,
             trace=trace,

@@ -18,7 +18,7 @@ from broker.wire.errors import KafkaError
 from broker.wire.records import BatchHeader, iter_headers
 from jepsen.simulation.disk import Volume
 from jepsen.simulation.disk.tree import Inode
-from jepsen.simulation.hosts import Host
+from jepsen.simulation.hosts import Host, Process
 from jepsen.simulation.invariants.committed import Batch, Committed
 from jepsen.simulation.trace import Event, Trace
 from metadata.image import MetadataImage
@@ -47,8 +47,9 @@ class _ObservedReplica:
 
 @attrs.define(eq=False)
 class _ObservedNode:
-    """A node's process, with its replicas of the watched topics."""
+    """A node, the `process` of its host, and its replicas of the watched topics."""
 
+    process: Process
     node: Node
     image: MetadataImage | None = None
     topics: int = 0
@@ -74,16 +75,25 @@ class ReplicaObserver:
     def observe(self, hosts: Sequence[Host]) -> None:
         acting = []
         for host in hosts:
-            node = self._node_of(host)
-            if node is None or node.loader is None:
-                continue
             seen = self._seen.get(host)
-            if seen is None or seen.node is not node:
-                seen = self._seen[host] = _ObservedNode(node)
+            if seen is None or seen.process is not host.process:
+                seen = self._see_process(host)
+            if seen is None or seen.node.loader is None:
+                continue
             acting.append((host, seen))
-            self._observe_image(host, node.loader.image)
+            image = seen.node.loader.image
+            if image.offset > self._committed.image.offset:
+                self._observe_image(host, image)
         for host, seen in acting:
             self._observe_node(host, seen)
+
+    def _see_process(self, host: Host) -> _ObservedNode | None:
+        """Begin to observe a host's new process; None if it is not a node whose metadata are loaded."""
+        process, node = host.process, self._node_of(host)
+        if process is None or node is None or node.loader is None:
+            return None
+        seen = self._seen[host] = _ObservedNode(process, node)
+        return seen
 
     def observe_last(self, host: Host) -> None:
         """Trace only records that the node has committed as a leader. Other state may be in the middle of a change.

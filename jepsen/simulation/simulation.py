@@ -10,16 +10,15 @@ import trio
 
 from jepsen.simulation.clock import STUCK, Deadlock, VirtualClock
 from jepsen.simulation.disk import Volume
+from jepsen.simulation.event_loop import EventLoop, TaskQueue
 from jepsen.simulation.hosts import HOST, Host, is_task_alive
 from jepsen.simulation.network import Network, SimulatedResolver, SimulatedSocketFactory
 from jepsen.simulation.scheduling import (
     Killed,
     Livelock,
-    WithholdingQueue,
     is_runnable,
     kill_tasks,
     run_deterministically,
-    withhold_tasks,
 )
 from jepsen.simulation.trace import Trace
 
@@ -64,7 +63,7 @@ class Simulation:
         self.observers: list[Observer] = []
         self._spinning: list[str] = []
         self._acting: dict[Host, None] = {}
-        self._queue: WithholdingQueue | None = None
+        self._queue: TaskQueue | None = None
         self.clock.before_it_moves = self._observe_hosts
 
     def rng(self, purpose: str) -> Random:
@@ -87,11 +86,12 @@ class Simulation:
         ends the run at once, and is raised too.
         """
 
-        async def prepared() -> T:
+        async def prepared(loop: EventLoop) -> T:
             trio.socket.set_custom_socket_factory(SimulatedSocketFactory(self.network))
             trio.socket.set_custom_hostname_resolver(SimulatedResolver(self.hosts))
             now, begin, livelock = self.clock.current_time, self._begin_batch, self._on_livelock
-            self._queue = withhold_tasks(_is_on_paused_host, now, begin, livelock)
+            self._queue = TaskQueue(_is_on_paused_host, now, begin, livelock)
+            loop.use(self._queue)
             try:
                 with trio.CancelScope() as scope:
                     self.clock.on_stuck = scope.cancel
@@ -135,7 +135,10 @@ class Simulation:
     def _begin_batch(self, tasks: Sequence[trio.lowlevel.Task]) -> None:
         if self._acting:
             self._observe_hosts()
-        self.trace.run([task.name for task in tasks])
+        if len(tasks) == 1:
+            self.trace.run(tasks[0].name, 1)
+        else:
+            self.trace.run("\n".join([task.name for task in tasks]), len(tasks))
         if self.observers:
             for task in tasks:
                 host = task.context.get(HOST)

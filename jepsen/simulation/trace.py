@@ -4,7 +4,7 @@ failures.
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -59,10 +59,10 @@ class Trace:
         self._hash_texts()
         return self._hash.hexdigest()
 
-    def run(self, task_names: Sequence[str]) -> None:
-        """Hash one step of each of these tasks."""
-        self.steps += len(task_names)
-        self._unhashed.append(task_names[0] if len(task_names) == 1 else "\n".join(task_names))
+    def run(self, task_names: str, steps: int) -> None:
+        """Hash one step of each of these tasks, whose names are on lines of their own."""
+        self.steps += steps
+        self._unhashed.append(task_names)
         if len(self._unhashed) >= _TEXTS_AT_ONCE:
             self._hash_texts()
 
