@@ -1,18 +1,24 @@
-"""Attempts to repair replicas whose leader accepts connections and answers nothing."""
+"""Attempts to repair replicas: those whose leader answers nothing, and those during which the leader or the log changes."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import attrs
+import pytest
 import trio
 from trio.testing import MockClock
 
 from broker.replication.damaged_replicas import DamagedReplicas
+from broker.replication.segment_repair import RepairFailed, SegmentRepair
 from broker.storage.damage import Damage
+from broker.storage.log import Log
+from broker.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from tests.support.fetcher_context import REQUEST_TIMEOUT_MS, fetcher_context, leader_at
-from tests.support.logs import flip, no_trace
-from tests.support.partition_harness import A, Harness
+from tests.support.logs import flip, no_trace, read_all
+from tests.support.partition_harness import A, B, Harness
+from tests.support.scripted_broker import batch
+from tests.support.scripted_node import scripted_node
 
 
 @attrs.define
@@ -155,3 +161,55 @@ def test_leader_that_is_elected_again_hands_over_again_after_ten_seconds_and_the
         harness.now_ms += 1
         replicas.reconsider([harness.partition])
         assert harness.proposal.isr == (2, 3)
+
+
+@attrs.define
+class AnsweringLeader:
+    """A leader that has the damaged record. `before_answer` is called before it sends it."""
+
+    harness: Harness
+    before_answer: Callable[[], object] = lambda: None
+
+    def answer(self, request: FetchRequest) -> FetchResponse:
+        self.before_answer()
+        data = PartitionData(partition_index=0, high_watermark=3, records=batch(1, 1))
+        topic_id = self.harness.partition.topic_id
+        return FetchResponse(responses=[FetchableTopicResponse(topic_id=topic_id, partitions=[data])])
+
+    async def repair(self) -> str:
+        """Have the follower's log repaired; returns why that has failed, "" if it has not."""
+        async with scripted_node(self.answer) as node:
+            try:
+                await SegmentRepair.of(fetcher_context(lambda: leader_at(node.port)), self.harness.partition).run()
+            except RepairFailed as error:
+                return str(error)
+        return ""
+
+
+def damaged_follower(directory: Path) -> tuple[Harness, Log]:
+    harness = follower(directory)
+    log = harness.partition.log
+    assert log is not None
+    log.segments.add_damage(damage(harness))
+    return harness, log
+
+
+async def test_repair_puts_the_record_of_the_leader_in_the_place_of_the_damaged_one(tmp_path: Path) -> None:
+    harness, log = damaged_follower(tmp_path / "1")
+    assert await AnsweringLeader(harness).repair() == ""
+    assert [record.value for record in read_all(log)] == [b"value", b"1", b"value"]
+
+
+@pytest.mark.parametrize("change", ["another leader", "truncation"])
+async def test_repair_changes_nothing_if_the_leader_or_the_log_changes_meanwhile(tmp_path: Path, change: str) -> None:
+    """The records were read below the high watermark of another leader epoch, or for offsets that have other records."""
+    harness, log = damaged_follower(tmp_path / "1")
+    changes = {
+        "another leader": lambda: harness.become(epoch=2, version=2, leader=B),
+        "truncation": lambda: log.truncate_to(2),
+    }
+    leader, segment = AnsweringLeader(harness, changes[change]), log.segments[0]
+    assert await leader.repair() == "the leader or the log has changed meanwhile"
+    assert log.segments[0] is segment
+    assert log.segments.damaged is not None
+    assert [(each.first_offset, each.end_offset) for each in log.segments.damaged.ranges] == [(1, 2)]

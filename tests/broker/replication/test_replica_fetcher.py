@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.config.effective import TopicConfig
 from broker.net.connection_drivers import ConnectionDrivers
@@ -105,6 +106,24 @@ async def test_fetcher_waits_for_the_registration_of_the_leader(tmp_path: Path) 
         assert leader.node.connections == 0
         leader.register()
         await leader.node.wait_for(requests=1)
+
+
+async def test_pauses_between_connection_attempts_double_up_to_replica_fetch_backoff_ms(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """The pause is at least half of the limit, so that followers of a failed broker do not connect at the same time."""
+    harness = Harness(tmp_path)
+    harness.become(leader=A)
+    attempts: list[float] = []
+    fetcher = ReplicaFetcher(fetcher_context(lambda: attempts.append(trio.current_time())), A, lambda partition: None)
+    fetcher.follow(harness.partition)
+    attempts.clear()
+    with trio.move_on_after(5):
+        await fetcher.run()
+    pauses_ms = [(after - before) * 1000 for before, after in pairwise(attempts)]
+    for pause_ms, longest_ms in zip(pauses_ms, (10, 20, 40, 80, 160, 320, 640, 1000, 1000), strict=False):
+        assert longest_ms / 2 <= pause_ms <= longest_ms
+    assert len(pauses_ms) >= 9
 
 
 async def test_follower_flushes_records_of_its_own_leadership_before_its_first_fetch(tmp_path: Path) -> None:
