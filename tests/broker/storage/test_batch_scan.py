@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.storage.batch_scan import scan_batches, scan_headers
-from broker.wire.records import CorruptBatch
+from broker.wire.records import HEADER_SIZE, CorruptBatch
 from kraft.env import RealDisk, RealFile
 from tests.support.logs import append, open_log
 
@@ -52,3 +52,19 @@ def test_batch_that_ends_after_the_end_of_the_scan_is_corrupt(file: MeasuredFile
     (_, first), *_ = scan(file, 0, file._opened.size())
     with pytest.raises(CorruptBatch, match="The batch at 0 of"):
         list(scan(file, 0, first.size - 1))
+
+
+def test_header_at_the_end_of_a_chunk_is_not_read_again(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "a-0")
+    append(log, bytes(100))
+    append(log, bytes(1000))
+    file = MeasuredFile(log.segments.active.path)
+    (_, first), (_, second) = scan_headers(file, 0, log.segments.active.written)
+    end, chunk = first.size + second.size, first.size + HEADER_SIZE
+    for scan, reads in (
+        (scan_headers, [(0, chunk)]),
+        (scan_batches, [(0, chunk), (first.size, second.size)]),
+    ):
+        file.reads.clear()
+        assert len(list(scan(file, 0, end, chunk_size=chunk))) == 2
+        assert file.reads == reads

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.storage.damage import Damage, DamagedRanges
+from broker.storage.damage import CAREFUL_READ_BYTES, Damage, DamagedRanges
 from broker.storage.log import Log
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import read_header
-from tests.support.logs import append, open_log, slice_bytes
+from tests.support.logs import append, batch, open_log, slice_bytes
 
 BATCH_COUNT = 6
 
@@ -54,6 +54,18 @@ def test_a_read_ends_before_the_damaged_batch(log: Log) -> None:
     assert offsets_read(log, 6) == [6, 8, 10]
 
 
+def test_a_read_before_damage_is_bounded_because_its_batches_are_searched_one_by_one(tmp_path: Path) -> None:
+    log, batch_size = open_log(tmp_path / "a-1"), 4096
+    overhead = len(batch(bytes(4000))) - 4000
+    count = CAREFUL_READ_BYTES // batch_size + 8
+    for _ in range(count):
+        append(log, bytes(batch_size - overhead))
+    log.segments.add_damage(damage(count - 1, count))
+    for max_bytes in (CAREFUL_READ_BYTES - batch_size, CAREFUL_READ_BYTES, 1 << 20):
+        read = log.read(0, max_bytes, upper_bound=1 << 62, min_one_batch=True)
+        assert read.size == min(max_bytes, CAREFUL_READ_BYTES)
+
+
 @pytest.mark.parametrize("error", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE])
 @pytest.mark.parametrize("offset", [4, 5])
 def test_a_read_that_begins_in_the_damage_is_refused(log: Log, offset: int, error: ErrorCode) -> None:
@@ -72,6 +84,21 @@ def test_a_damaged_header_does_not_hide_the_damage(log: Log, at: int) -> None:
     assert log.segments.damaged is not None
     log.segments.damaged.add(damage(4, 6))
     assert offsets_read(log, 0) == [0, 2]
+
+
+def test_a_damaged_header_that_claims_an_earlier_offset_does_not_hide_the_damage(log: Log) -> None:
+    segment, position, _ = log.segments.locate(4)
+    segment.file.write(position, [bytes(8)])
+    log.segments.add_damage(damage(4, 6))
+    assert offsets_read(log, 0) == [0, 2]
+
+
+def test_a_read_ends_before_a_damaged_batch_of_one_record(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "a-1")
+    for number in range(4):
+        append(log, b"%d" % number)
+    log.segments.add_damage(damage(2, 3))
+    assert offsets_read(log, 0) == [0, 1]
 
 
 def test_damage_that_is_known_is_not_new() -> None:

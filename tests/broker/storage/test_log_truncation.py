@@ -8,7 +8,7 @@ import trio
 from broker.storage.log_config import LogConfig
 from broker.storage.retention import delete_old_segments
 from broker.storage.timestamp_search import find_max_timestamp
-from tests.support.logs import NOW_MS, append, batch, open_log, segment_bases, values
+from tests.support.logs import NOW_MS, append, batch, close_log, open_log, segment_bases, values
 
 BATCH = len(batch(b"x"))
 
@@ -78,3 +78,21 @@ def test_truncation_moves_the_recovery_point_back(tmp_path: Path) -> None:
     trio.run(log.flush)
     log.truncate_to(2)
     assert log.durability.recovery_point == 2
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_damaged_index_does_not_stop_the_truncation_of_a_whole_segment(tmp_path: Path, suffix: str) -> None:
+    config = LogConfig(segment_bytes=3 * BATCH, index_interval_bytes=1)
+    log = open_log(tmp_path / "t-0", config)
+    for number in range(9):
+        append(log, b"%d" % number, timestamp=NOW_MS + number)
+    trio.run(close_log, log)
+    reopened = open_log(tmp_path / "t-0", config, clean=True)
+    (tmp_path / f"t-0/{3:020d}.{suffix}").write_bytes(b"damage")
+    assert reopened.truncate_to(3)
+    trio.run(reopened.durability.settle)
+    assert append(reopened, b"again", timestamp=NOW_MS + 10) == 3
+    assert values(reopened) == [b"0", b"1", b"2", b"again"]
+    last = find_max_timestamp(reopened)
+    assert last is not None
+    assert last.offset == 3

@@ -130,6 +130,19 @@ def test_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
     assert refusal(log, batch(b"x" * 100)).code is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+def test_batch_may_be_as_large_as_a_segment(tmp_path: Path, compression: Compression) -> None:
+    """Also a batch that is stored with another compression than the producer's."""
+    size = len(batch(b"x" * 100))
+    sent = encode_batch([Record(value=b"x" * 100, timestamp=NOW_MS)], compression=compression)
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=size - 1, compression_type="uncompressed"))
+    assert refusal(log, memoryview(bytearray(sent))).code is ErrorCode.RECORD_LIST_TOO_LARGE
+    log.config = LogConfig(segment_bytes=size, compression_type="uncompressed")
+    log.append(memoryview(bytearray(sent)), leader_epoch=0, now_ms=NOW_MS)
+    log.commit()
+    assert stored_header(log).size == size
+
+
 def test_timestamps_too_far_ahead_are_rejected_by_record(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(message_timestamp_after_max_ms=1000))
     records = [Record(timestamp=NOW_MS + ahead, value=b"x") for ahead in (0, 1001, 1000, 5000)]

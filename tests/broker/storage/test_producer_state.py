@@ -328,3 +328,10 @@ def test_snapshot_with_two_transactions_at_one_offset_survives_the_end_of_both(s
         states.complete(CompletedTransaction(number, 3, 5, aborted=False))
     states.advance_high_watermark(6)
     assert states.first_unstable_offset is None
+
+
+def test_unknown_producer_may_begin_with_any_epoch_from_minus_1_on(states: ProducerStates) -> None:
+    """Kafka compares the epoch of an unknown producer with that of none, which is -1."""
+    for producer_id, epoch in enumerate((-1, 0, 2**15 - 1)):
+        assert append(states, batch(producer_id, 0, producer_id=producer_id, epoch=epoch)) is None
+    assert refused(states, batch(3, 0, producer_id=3, epoch=-2)) is ErrorCode.INVALID_PRODUCER_EPOCH
