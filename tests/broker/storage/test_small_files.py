@@ -1,5 +1,7 @@
 """The small files next to the logs: offset checkpoints, meta.properties, partition.metadata, in Kafka's formats."""
 
+from random import Random
+
 import pytest
 import trio
 from hypothesis import given
@@ -22,9 +24,10 @@ from broker.storage.partition_directory import (
     parse_partition_directory,
     partition_directory_name,
 )
-from broker.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id, write_topic_id
+from broker.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id, sync_topic_id, write_topic_id
 from broker.wire.uuids import decode_uuid
 from kraft.env import RealDisk
+from tests.support.volatile_disk import VolatileDisk
 
 DISK = RealDisk()
 DIRECTORY_ID = decode_uuid("J_2i43lWSuyhc-YrR3YGdw")
@@ -61,6 +64,37 @@ class TestOffsetCheckpoint:
             nursery.start_soon(checkpoint.write, {("orders", 0): 17})
             nursery.start_soon(checkpoint.write, {("orders", 0): 18})
         assert checkpoint.read() in ({("orders", 0): 17}, {("orders", 0): 18})
+
+    @pytest.mark.parametrize("content", [None, "", "0\n1\norders 0 18\n"])
+    async def test_file_that_was_changed_is_written_again(self, tmp_path, content):
+        path = tmp_path / "checkpoint"
+        checkpoint = OffsetCheckpoint(DISK, str(path))
+        await checkpoint.write({("orders", 0): 17})
+        assert await checkpoint.restore() == ""
+        path.unlink()
+        if content is not None:
+            path.write_text(content)
+        assert await checkpoint.restore()
+        assert path.read_text() == "0\n1\norders 0 17\n"
+
+    @pytest.mark.parametrize(("content", "is_right"), [(None, True), ("", True), ("0\n1\norders 0 18\n", False)])
+    async def test_file_without_offsets_may_be_missing_or_empty(self, tmp_path, content, is_right):
+        path = tmp_path / "checkpoint"
+        checkpoint = OffsetCheckpoint(DISK, str(path))
+        await checkpoint.write({})
+        path.unlink()
+        if content is not None:
+            path.write_text(content)
+        assert (await checkpoint.restore() == "") == is_right
+        assert OffsetCheckpoint(DISK, str(path)).read() == {}
+
+    @pytest.mark.parametrize("offsets", [{}, {("orders", 0): 17}])
+    async def test_file_that_cannot_be_read_is_written_again(self, offsets):
+        disk = VolatileDisk()
+        checkpoint = OffsetCheckpoint(disk, "/data/checkpoint")
+        await checkpoint.write(offsets)
+        disk.bad["/data/checkpoint"] = range(1)
+        assert "Input/output error" in await checkpoint.restore()
 
     @pytest.mark.parametrize(
         ("content", "message"),
@@ -140,6 +174,13 @@ class TestPartitionMetadata:
         write_topic_id(DISK, str(tmp_path), DIRECTORY_ID)
         assert (tmp_path / "partition.metadata").read_text() == "version: 0\ntopic_id: J_2i43lWSuyhc-YrR3YGdw"
         assert read_topic_id(DISK, str(tmp_path)) == DIRECTORY_ID
+
+    async def test_synced_topic_id_survives_a_power_cut(self):
+        disk = VolatileDisk()
+        write_topic_id(disk, "/data/orders-0", DIRECTORY_ID)
+        await sync_topic_id(disk, "/data/orders-0")
+        disk.power_cut(Random(1))
+        assert read_topic_id(disk, "/data/orders-0") == DIRECTORY_ID
 
     def test_missing_file_has_no_topic_id(self, tmp_path):
         assert read_topic_id(DISK, str(tmp_path)) is None
