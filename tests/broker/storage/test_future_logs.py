@@ -1,5 +1,6 @@
 """Future logs are found in their directories, and take the place of the logs that they are copies of (KIP-113)."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,15 @@ async def test_future_log_is_found_after_a_restart(move: Move) -> None:
     assert again[0] == str(move.node.b)
     assert values(again[1]) == [b"future"]
     assert values(move.manager.logs[KEY]) == [b"current"]
+
+
+async def test_only_the_current_log_is_reported_as_missing_if_the_future_log_is_there(move: Move) -> None:
+    """Both directories have a recovery point of the partition."""
+    move.begin()
+    await move.node.stop()
+    shutil.rmtree(move.node.a / "orders-0")
+    await move.start()
+    assert [event["path"] for event in move.node.traced("storage_log_missing")] == [f"{move.node.a}/orders-0"]
 
 
 async def test_removed_future_log_is_deleted_and_the_current_log_stays(move: Move) -> None:

@@ -1,6 +1,7 @@
 """The log manager: claiming and loading log directories, creating, deleting and closing logs."""
 
 import json
+import shutil
 from pathlib import Path
 
 import attrs
@@ -247,6 +248,34 @@ class TestShutdown:
         again = await node.start()
         assert [event["clean"] for event in node.traced("storage_log_dir_loaded")] == [False, False]
         assert again.logs["orders", 0].log_end_offset == 3
+
+    async def test_log_that_recovery_has_cut_is_settled_and_takes_appends(self, node):
+        """The cut and the lower recovery point are durable before records follow at the same offsets."""
+        log = (await node.start()).create("orders", ORDERS, 0, CONFIG)
+        produce(log, 3)
+        await log.flush()
+        await node.housekeeping().checkpoint_recovery_points()
+        node.crash()
+        segment = Path(log.segments.active.path)
+        segment.write_bytes(segment.read_bytes()[:-1])
+        again = (await node.start()).logs["orders", 0]
+        assert (again.log_end_offset, again.durability.is_unsettled) == (0, False)
+        assert (node.a / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 0\n"
+        produce(again)
+        assert again.readable_end_offset == 1
+
+    async def test_missing_log_with_a_recovery_point_is_reported(self, node):
+        log_manager = await node.start()
+        for partition, records in ((0, 3), (2, 3), (4, 0)):
+            log = log_manager.create("orders", ORDERS, partition, CONFIG, destination=str(node.a))
+            if records:
+                produce(log, records)
+        await node.stop()
+        for partition in (2, 4):
+            shutil.rmtree(node.a / f"orders-{partition}")
+        await node.start()
+        missing = [(event["path"], event["end_offset"]) for event in node.traced("storage_log_missing")]
+        assert missing == [(f"{node.a}/orders-2", 3)], "the one without records has lost none"
 
     async def test_leader_epochs_that_contradict_the_log_are_dropped_by_recovery(self, node):
         # The file is older than the log, as after a truncation and a power cut.
