@@ -191,8 +191,7 @@ class Scrubber:
                 return
             place.move(key, segment.base_offset)
             check = await self._scrub_segment(self._segments, key, log, segment, opened)
-            is_complete = check is not None and check.transactions.is_complete
-            opened = check.transactions.open if check is not None and is_complete else None
+            opened = check.transactions.open if check is not None and check.transactions.is_complete else None
             base_offset = segment.base_offset + 1
 
     async def _scrub_segment(

@@ -182,6 +182,19 @@ async def test_transaction_index_that_readers_wait_for_is_made_again_at_the_full
             nursery.cancel_scope.cancel()
 
 
+async def test_first_problem_of_an_index_is_traced(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    async with scrubbed_logs(tmp_path / "data") as logs:
+        await fill(logs)
+        indexes = logs.log.segments[0].offset_index, logs.log.segments[0].time_index
+        for index in indexes:
+            content = logs.content(Path(index.path))
+            assert len(content) > index.ENTRY.size
+            logs.put(Path(index.path), flipped(content, 6)[: -index.ENTRY.size])
+        await logs.scrub()
+        traced = {event["path"]: event["error"] for event in logs.traced.of("storage_file_rebuilt")}
+        assert traced == {index.path: "the entry at byte 0 names no batch" for index in indexes}
+
+
 async def test_adjacent_damaged_batches_are_one_damage(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     async with scrubbed_logs(tmp_path / "data") as logs:
         for number in range(4):

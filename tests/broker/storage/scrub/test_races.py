@@ -199,6 +199,26 @@ async def test_index_of_the_active_segment_is_rebuilt_while_it_grows(
         assert values(logs.log) == expected
 
 
+async def test_index_of_the_active_segment_that_was_repaired_meanwhile_is_not_rebuilt(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A reader that finds the damage makes the index again, too."""
+    disk = HeldDisk()
+    async with scrubbed_logs(tmp_path / "data", disk=disk, config=attrs.evolve(CONFIG, segment_bytes=1 << 20)) as logs:
+        await fill(logs)
+        index = Path(logs.log.segments.active.offset_index.path)
+        content = logs.content(index)
+        logs.put(index, flipped(content, 40))
+        disk.hold_checks()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(logs.scrub)
+            await disk.holding.wait()
+            logs.put(index, content)
+            disk.released.set()
+        assert logs.content(index) == content
+    check_nothing_was_found(logs)
+
+
 async def test_pass_goes_on_where_it_was_after_a_restart(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
