@@ -1,4 +1,4 @@
-"""Attempts to repair replicas: those whose leader answers nothing, and those during which the leader or the log changes."""
+"""Attempts to repair replicas whose leader answers nothing, or during which the leader or the log changes."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -202,7 +202,7 @@ async def test_repair_puts_the_record_of_the_leader_in_the_place_of_the_damaged_
 
 @pytest.mark.parametrize("change", ["another leader", "truncation"])
 async def test_repair_changes_nothing_if_the_leader_or_the_log_changes_meanwhile(tmp_path: Path, change: str) -> None:
-    """The records were read below the high watermark of another leader epoch, or for offsets that have other records."""
+    """The records of the former leader, or of the former end of the log, need not be those of the new one."""
     harness, log = damaged_follower(tmp_path / "1")
     changes = {
         "another leader": lambda: harness.become(epoch=2, version=2, leader=B),
