@@ -1,6 +1,6 @@
 """The brokers and replicas that clients can reach, for Metadata and DescribeTopicPartitions."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Final, NamedTuple
 
@@ -25,12 +25,20 @@ class ClusterView:
     """
 
     def __init__(self, cluster: ClusterImage, listener: str) -> None:
-        self._cluster = cluster
+        self._cluster, self._listener = cluster, listener
         self.endpoints: Mapping[int, BrokerEndpoint] = {
             broker.broker_id: broker.end_points[listener]
             for broker in cluster.brokers.values()
             if not broker.fenced and listener in broker.end_points
         }
+
+    def with_lost(self, lost: Iterable[int]) -> Iterator[tuple[int, BrokerEndpoint]]:
+        """The endpoints of the brokers that can be reached, and those of the fenced brokers of `lost`."""
+        yield from self.endpoints.items()
+        for broker_id in lost:
+            broker = self._cluster.brokers.get(broker_id)
+            if broker is not None and broker.fenced and self._listener in broker.end_points:
+                yield broker_id, broker.end_points[self._listener]
 
     def reachable(self, broker_ids: Iterable[int]) -> list[int]:
         return [broker_id for broker_id in broker_ids if broker_id in self.endpoints]

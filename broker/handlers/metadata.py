@@ -183,6 +183,7 @@ def _response(
     services = context.services
     image = services.loader.image
     cluster = ClusterView(image.cluster, context.listener)
+    lost = services.lost_brokers.to_list(context.session, image.cluster) if request.topics else ()
     operations = None
     if request.include_topic_authorized_operations:
         operations = partial(authorized_operations, context, ResourceType.TOPIC)
@@ -192,7 +193,7 @@ def _response(
             MetadataResponseBroker(
                 node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=image.cluster.brokers[broker_id].rack
             )
-            for broker_id, endpoint in view.cluster.endpoints.items()
+            for broker_id, endpoint in cluster.with_lost(lost)
         ],
         cluster_id=services.cluster_id,
         controller_id=active_controller(context),

@@ -29,6 +29,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import find_replica_selector
 from broker.replication.throttles import ReplicationThrottles
 from broker.server import Dispatcher, Services
+from broker.server.lost_brokers import LostBrokers
 from broker.server.quotas import Charging
 from broker.server.scheduler import Scheduler
 from broker.storage.cleaner import Cleaner, CleanerConfig
@@ -71,7 +72,7 @@ class BrokerRole:
         self.coordination = Coordination(
             shared, partitions, self._deadlines, channel, lambda: self._producer_ids.allocate()
         )
-        self._image_waits = self._make_image_waits()
+        self._lost_brokers, self._image_waits = self._make_lost_brokers(), self._make_image_waits()
         self._housekeeping = Housekeeping(shared.env, log_manager, partitions.high_watermark)
         cleaner_config = settings_from(CleanerConfig, shared.config)
         self._cleaner = Cleaner(shared.env, log_manager, partitions.high_watermark, cleaner_config)
@@ -84,6 +85,11 @@ class BrokerRole:
         self._load_began = self._is_loaded = False
         self._lifecycle = self._make_lifecycle()
         self._producer_ids = ProducerIds(channel, self._lifecycle, shared.config.node_id)
+
+    def _make_lost_brokers(self) -> LostBrokers:
+        lost_brokers = LostBrokers()
+        self._shared.loader.add_publisher(lost_brokers.publish)
+        return lost_brokers
 
     def _make_image_waits(self) -> ImageWaits:
         waits = ImageWaits(self._shared.loader)
@@ -286,6 +292,7 @@ class BrokerRole:
             log_manager=self._log_manager,
             scrub_statistics=self.scrubber.statistics,
             disconnected_brokers=self._disconnected_brokers,
+            lost_brokers=self._lost_brokers,
             fetch_sessions=FetchSessions(shared.config.max_incremental_fetch_session_cache_slots, shared.env.rng),
             replica_selector=find_replica_selector(shared.config),
             throttles=self._throttles,

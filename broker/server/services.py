@@ -18,6 +18,7 @@ from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import ReplicaSelector
 from broker.replication.throttles import ReplicationThrottles
+from broker.server.lost_brokers import LostBrokers
 from broker.server.sasl import SaslListeners
 from broker.server.topic_encodings import TopicEncodings
 from broker.storage.log_manager import LogManager
@@ -103,6 +104,7 @@ class Services:
     log_manager: LogManager
     scrub_statistics: ScrubStatistics
     disconnected_brokers: DisconnectedBrokers
+    lost_brokers: LostBrokers
     fetch_sessions: FetchSessions
     replica_selector: ReplicaSelector | None
     throttles: ReplicationThrottles

@@ -32,7 +32,8 @@ class Session:
     with the last one; `shortcuts` looks requests up by these bytes, and `follower_fetches` is what the shortcut of
     Fetch has learned from a follower's requests. The connection is muted until `throttled_until`, of Trio's clock.
     `held_time` is that of the client while it has a request quota. `is_own` is true for this node's own requests to its
-    controller, which are not authorized. `sasl` is the client's authentication on a listener with SASL.
+    controller, which are not authorized. `sasl` is the client's authentication on a listener with SASL. `losses_seen`
+    and `listed_lost_brokers` are what the client has been told of dead brokers (`broker/server/lost_brokers.py`).
     """
 
     __slots__ = (
@@ -45,7 +46,9 @@ class Session:
         "follower_fetches",
         "held_time",
         "is_own",
+        "listed_lost_brokers",
         "listener",
+        "losses_seen",
         "prefix_length",
         "principal",
         "refused_batches",
@@ -70,6 +73,8 @@ class Session:
         self.throttled_until = 0.0
         self.held_time: HeldTime | None = None
         self.is_own = False
+        self.losses_seen = 0
+        self.listed_lost_brokers: dict[int, float] | None = None
         self.sasl: SaslSession | None = None
         self.shortcuts = ShortcutTable()
         self._tables = tables

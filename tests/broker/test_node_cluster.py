@@ -16,7 +16,7 @@ from broker.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from broker.wire.api.init_producer_id import InitProducerIdRequest
-from broker.wire.api.metadata import MetadataRequest
+from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.errors import ErrorCode
 from tests.support.requests import batch, create_topic, produce, read_values
 from tests.support.running_cluster import COMBINED, WITHIN_S, RunningCluster, running_cluster
@@ -158,6 +158,27 @@ async def test_crashed_broker_leaves_the_metadata_quickly(tmp_path: Path) -> Non
         await until_live(cluster, 2, [2])
         await cluster.start()
         assert await live_brokers(cluster, 1) == [1, 2]
+
+
+async def test_crashed_broker_is_listed_once_more_beside_the_new_leaders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka does not move partitions away from a broker that the same response no longer lists."""
+    monkeypatch.setattr("broker.server.lost_brokers._LISTED_S", WITHIN_S)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    async with running_cluster(tmp_path, TWO_AND_ONE) as cluster, connected(cluster.port(2)) as client:
+        await create_topic(client, "t", replicas=[1])
+        await cluster.until_images_match()
+        await cluster.nodes[1].crash()
+        listed, leader = [], 1
+        with trio.fail_after(WITHIN_S):
+            while leader != -1:
+                response = await client.call(request, 12)
+                leader = only(only(response.topics).partitions).leader_id
+                listed.append(sorted(broker.node_id for broker in response.brokers))
+        response = await client.call(request, 12)
+        assert listed == [[1, 2]] * len(listed)
+        assert [broker.node_id for broker in response.brokers] == [2]
 
 
 async def test_stopping_broker_shuts_down_in_a_controlled_way(tmp_path: Path) -> None:

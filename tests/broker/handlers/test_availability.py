@@ -62,3 +62,10 @@ def test_replicas_in_failed_log_directories_are_offline() -> None:
 
     assert ClusterView(CLUSTER, "IN").availability(held).offline_replicas == [2]
     assert ClusterView(CLUSTER, "IN").availability(unknown).offline_replicas == []
+
+
+def test_lost_brokers_are_listed_after_those_that_can_be_reached() -> None:
+    listed = [broker_id for broker_id, _ in ClusterView(CLUSTER, "IN").with_lost([1, 3, 9])]
+
+    assert listed == [1, 2, 3]
+    assert [broker_id for broker_id, _ in ClusterView(CLUSTER, "X").with_lost([3])] == []
