@@ -49,6 +49,15 @@ def test_every_partition_is_assigned_to_a_subscriber(name: str, group: tuple[Mem
     assert all(partitions for sets in assigned.values() for partitions in sets.values())
 
 
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_partition_that_two_members_report_is_assigned_once(name: str) -> None:
+    """A member that the coordinator has removed may still own partitions, and report them when it joins again."""
+    current = {A: frozenset({0, 1})}
+    members = {member: MemberSpec((A,), None, current) for member in ("one", "two")}
+    assigned = ASSIGNORS[name](members, {A: 4})
+    assert sorted(index for sets in assigned.values() for index in sets[A]) == [0, 1, 2, 3]
+
+
 @given(group=groups())
 def test_uniform_is_even_where_all_have_the_same_topics(group: tuple[Members, dict[bytes, int]]) -> None:
     members, counts = group

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import attrs
+
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from broker.coordinator.runtime.hosted_shard import Phase
@@ -150,3 +152,23 @@ async def test_decision_is_appended_although_too_few_replicas_are_in_sync_by_the
         await cluster.start(2)
         await until_all(runtime, first, second)
         assert (first.outcome, second.outcome) == ("", "1")
+
+
+async def test_a_batch_may_be_as_large_as_the_topic_allows(tmp_path: Path) -> None:
+    async with registers(tmp_path) as runtime:
+
+        def written_together() -> tuple[int, int]:
+            """The number of batches and the size of two decisions of one turn."""
+            log = runtime.partition.leader_log()
+            count, size = len(batches(runtime)), log.segments.active.written
+            for name in ("a", "b"):
+                runtime.write(put, name=name, value="x" * 100)
+            runtime.partitions.end_turn()
+            return len(batches(runtime)) - count, log.segments.active.written - size
+
+        count, size = written_together()
+        assert count == 1
+        log = runtime.partition.leader_log()
+        for size_max, expected in ((size, 1), (size - 1, 2)):
+            log.configure(attrs.evolve(log.config, max_message_bytes=size_max))
+            assert written_together()[0] == expected

@@ -158,6 +158,9 @@ async def test_shard_of_a_deposed_leader_completes_nothing_when_the_new_leaders_
         apply_image(partition, attrs.evolve(shared, leader=other, leader_epoch=shared.leader_epoch + 1))
         partition.move_high_watermark(log, 1)
         assert not written.done
+        assert code_of(runtime.read("a")) == ErrorCode.NOT_COORDINATOR, (
+            "also before the runtime knows of the new leader"
+        )
         runtime.runtime.leadership_changed([partition])
         assert code_of(written) == ErrorCode.NOT_COORDINATOR
 

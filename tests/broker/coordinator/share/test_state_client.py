@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -38,13 +39,15 @@ MESSAGE_MAX = 200
 class Cluster:
     """A cluster with one share coordinator, on the broker `leader`. Without a topic, no broker is the coordinator yet.
 
-    The coordinator of this broker answers with `local`; `commits` counts turns, `created` attempts to create the topic.
+    The coordinator of this broker answers with `local`; `commits` counts turns, `created` attempts to create the topic,
+    and `routed` has the times at which the client looked for the coordinator.
     """
 
     def __init__(self, leader: int) -> None:
         self.topic: Any = SimpleNamespace(partitions={0: SimpleNamespace(leader=leader)})
         self.local: Completion[None] = completed(None)
         self.commits = self.created = 0
+        self.routed: list[float] = []
         settings = SimpleNamespace(topic="__share_group_state")
         self.runtime = SimpleNamespace(settings=settings, partition_for=lambda key: 0)
 
@@ -60,6 +63,7 @@ class Cluster:
 
     @property
     def image(self) -> Any:
+        self.routed.append(trio.current_time())
         topics = {} if self.topic is None else {"__share_group_state": self.topic}
         return SimpleNamespace(topics=SimpleNamespace(by_name=topics))
 
@@ -180,6 +184,28 @@ async def test_final_errors_are_not_repeated() -> None:
         assert await outcome(write(client)) is ErrorCode.UNKNOWN_SERVER_ERROR, "the answer has no result for it"
         out_of_range = client.write(GROUP, TOPIC_ID, 1 << 31, 0, 0, 0, 0, ())
         assert await outcome(out_of_range) is ErrorCode.INVALID_REQUEST
+
+
+async def test_pauses_of_repetitions_double_up_to_a_second_give_or_take_a_fifth(autojump_clock: MockClock) -> None:
+    """Clients whose coordinator fails do not come back at the same moment."""
+    cluster = Cluster(NO_LEADER)
+    async with cluster.client() as client:
+        assert await outcome(write(client)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    pauses = [after - before for before, after in pairwise(cluster.routed)]
+    expected = [min(0.02 * 2**attempt, 1.0) for attempt in range(len(pauses))]
+    ratios = [pause / each for pause, each in zip(pauses, expected, strict=True)]
+    assert 0.79 < min(ratios) < 0.9
+    assert 1.1 < max(ratios) < 1.21
+
+
+async def test_other_tasks_run_between_the_turns_of_many_requests() -> None:
+    async with Cluster(LOCAL).client() as client:
+        writes = [write(client) for _ in range(100)]
+        done = 0
+        while done < len(writes):
+            await trio.lowlevel.checkpoint()
+            before, done = done, sum(each.done for each in writes)
+            assert done - before <= 20
 
 
 async def test_repetitions_end(autojump_clock: MockClock) -> None:

@@ -1,5 +1,6 @@
 """Topics of regular expressions: matched at once if that is cheap, otherwise in slices, and never matched twice."""
 
+import sys
 import time
 from typing import Any
 
@@ -10,7 +11,7 @@ from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import MetadataDelta, MetadataImage
 from metadata.records import RemoveTopicRecord, TopicRecord
 from metadata.regex.matching import LENGTH_MAX, RegexError, compile_regex
-from tests.support.consumer_clients import ConsumerClient, ConsumerGroups
+from tests.support.consumer_clients import ConsumerClient, ConsumerGroups, settle
 
 # Every character reaches all 3,000 states of the automaton, which makes this the most expensive expression.
 EXPENSIVE = ".*" * 1_500
@@ -203,3 +204,28 @@ def test_next_coordinator_resolves_unfinished_expressions_again() -> None:
     for _ in range(3):
         client.heartbeat()
     assert set(client.names()) == {"literal", *many(30)}
+
+
+def calls_of_heartbeat(members: int, regex: str | None) -> int:
+    """How many functions a heartbeat calls in a group of so many members with one subscription."""
+    shard = ConsumerGroups()
+    shard.create_topic("a", members)
+    clients = [ConsumerClient(shard, f"m{number}", None if regex else ["a"], regex) for number in range(members)]
+    settle(clients)
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        clients[0].heartbeat()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("regex", [None, "a.*"])
+def test_heartbeats_cost_the_same_however_many_members_share_a_subscription(regex: str | None) -> None:
+    assert calls_of_heartbeat(40, regex) == calls_of_heartbeat(2, regex)

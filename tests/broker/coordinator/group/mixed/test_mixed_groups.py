@@ -8,6 +8,7 @@ import pytest
 from broker.coordinator.group.administration import describe_consumer_group, list_groups
 from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from broker.coordinator.group.consumer.member import MemberState
+from broker.coordinator.group.consumer.shard import pending_join_key
 from broker.wire.api.consumer_group_describe import CLASSIC_MEMBER, CONSUMER_MEMBER
 from broker.wire.errors import ErrorCode, KafkaError
 from tests.support.classic_consumers import SESSION_MS, ClassicConsumer
@@ -65,6 +66,7 @@ def test_pending_member_id_can_join_until_it_expires(shard: ConsumerGroups) -> N
     early.join()
     early.act()
     assert early.member_id in shard.group.members
+    assert pending_join_key(GROUP, early.member_id) not in shard.timers.due
     late.join()
     shard.pass_ms(SESSION_MS)
     client.heartbeat()
@@ -173,6 +175,24 @@ def test_classic_member_waits_for_unreleased_partitions(shard: ConsumerGroups) -
     client.heartbeat()
     assert member.heartbeat() == AGAIN
     settle(shard, [client, member])
+
+
+def test_classic_member_waits_until_all_of_its_unreleased_partitions_are_released(shard: ConsumerGroups) -> None:
+    shard.create_topic("b", 6)
+    clients = [ConsumerClient(shard, name, ["b"]) for name in ("one", "two")]
+    for client in clients * 4:
+        client.heartbeat()
+    member = ClassicConsumer(shard, ["b"], name="old")
+    for _ in range(4):
+        member.act()
+    for client in clients:
+        assert member.heartbeat() == NONE, "two of six partitions, one of each consumer"
+        for _ in range(2):
+            client.heartbeat()
+    assert member.heartbeat() == AGAIN
+    for _ in range(4):
+        member.act()
+    assert len(member.owned["b"]) == 2
 
 
 @pytest.mark.parametrize("request_kind", ["session", "join", "sync"])
