@@ -141,6 +141,9 @@ def _read(coordinator: ShareCoordinator, key: SharePartitionKey, asked: _Partiti
 
 
 def _write(coordinator: ShareCoordinator, key: SharePartitionKey, asked: _Partition) -> Steps[Completion[None]]:
+    is_large = len(asked.state_batches) > _STEP_WORK
+    if is_large:
+        yield
     asked_for = Write(
         asked.state_epoch,
         asked.leader_epoch,
@@ -148,7 +151,6 @@ def _write(coordinator: ShareCoordinator, key: SharePartitionKey, asked: _Partit
         asked.delivery_complete_count,
         state_batches(asked.state_batches),
     )
-    is_large = len(asked_for.batches) > _STEP_WORK
     if is_large:
         yield
     written = yield from prepared(asked_for)

@@ -112,7 +112,7 @@ class ShareSnapshot:
             write_timestamp=self.written_ms,
             state_batches=self.batches,
         )
-        return CoordinatorRecord(_encode_key(_SNAPSHOT_KEY, key), _encode_value(value))
+        return CoordinatorRecord(_encode_key(_SNAPSHOT_KEY, key), _Encoded(self, value))
 
 
 @lazy_attrs.frozen
@@ -137,7 +137,21 @@ class ShareUpdate:
             delivery_complete_count=self.delivery_complete_count,
             state_batches=self.batches,
         )
-        return CoordinatorRecord(_encode_key(_UPDATE_KEY, key), _encode_value(value))
+        return CoordinatorRecord(_encode_key(_UPDATE_KEY, key), _Encoded(self, value))
+
+
+class _Encoded(bytes):
+    """The value of a record, with what it was encoded from: a coordinator replays its own records without decoding.
+
+    To decode 10,000 batches takes 6 ms, in which the event loop would serve nothing else.
+    """
+
+    source: ShareSnapshot | ShareUpdate
+
+    def __new__(cls, source: ShareSnapshot | ShareUpdate, value: Any) -> "_Encoded":
+        encoded = super().__new__(cls, _encode_value(value))
+        encoded.source = source
+        return encoded
 
 
 def tombstone(key: SharePartitionKey) -> CoordinatorRecord:
@@ -157,6 +171,8 @@ def decode_key(key: Buffer) -> tuple[type[ShareSnapshot | ShareUpdate], SharePar
 
 def decode_snapshot(value: Buffer) -> ShareSnapshot:
     """Decodes the value of a snapshot. Raises WireError, also for an unknown version."""
+    if isinstance(value, _Encoded) and isinstance(value.source, ShareSnapshot):
+        return value.source
     decoded = decode(_SNAPSHOT, _number(value, "value"), value, _INT16.size)[0]
     return ShareSnapshot(
         snapshot_epoch=decoded.snapshot_epoch,
@@ -172,6 +188,8 @@ def decode_snapshot(value: Buffer) -> ShareSnapshot:
 
 def decode_update(value: Buffer) -> ShareUpdate:
     """Decodes the value of an update. Raises WireError, also for an unknown version."""
+    if isinstance(value, _Encoded) and isinstance(value.source, ShareUpdate):
+        return value.source
     decoded = decode(_UPDATE, _number(value, "value"), value, _INT16.size)[0]
     return ShareUpdate(
         snapshot_epoch=decoded.snapshot_epoch,

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 _UNKNOWN_COUNT: Final = -1
 # The highest value of `group.share.partition.max.record.locks`: no more records are under way. To write so many takes
-# 15 ms if they are in order.
+# 6 ms if they are in order.
 _BATCHES_MAX: Final = 10_000
 
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.coordinator.runtime.decision import Decision
+from broker.coordinator.share import batch_merging as merging
 from broker.coordinator.share import requests
 from broker.coordinator.share.batch_merging import merged
-from broker.coordinator.share.record_formats import ShareSnapshot, ShareUpdate
+from broker.coordinator.share.record_formats import ShareSnapshot, ShareUpdate, decode_snapshot, decode_update
 from broker.coordinator.share.requests import Write
 from broker.coordinator.share.shard import ShareCoordinatorShard
 from broker.coordinator.share.share_state import (
@@ -145,6 +146,21 @@ def test_batches_that_overlap_are_prepared_in_steps_and_only_once() -> None:
     ordered, steps = prepared_in_steps(Write(0, 0, 0, 0, nested))
     assert steps > 50
     assert prepared_in_steps(ordered) == (ordered, 0)
+
+
+def test_coordinator_neither_decodes_nor_orders_the_10_000_batches_of_its_own_records() -> None:
+    """Each would take some ms, in which the event loop serves nothing else."""
+    written = tuple(StateBatch(2 * number, 2 * number, AVAILABLE, 1) for number in range(10_000))
+    ordered, _ = prepared_in_steps(Write(0, 0, 0, 0, written))
+    update = ShareUpdate(0, 0, 0, 0, merged((), ordered.batches, 0))
+    snapshot = ShareSnapshot(1, 0, 0, 0, 0, update.batches, created_ms=1, written_ms=2)
+    for batches in (ordered.batches, update.batches):
+        assert merging.ordered(batches) is batches
+    for source, decode in ((update, decode_update), (snapshot, decode_snapshot)):
+        value = source.record(KEY).value
+        assert value is not None
+        assert decode(value) is source
+        assert decode(bytes(value)) == source, "other brokers decode it"
 
 
 def test_prepared_write_keeps_the_batches_that_are_refused() -> None:
