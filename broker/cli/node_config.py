@@ -42,12 +42,12 @@ def read_host(path: str | None, overrides: Sequence[str]) -> Host:
     if config.kraft_brokers == 1:
         check_log_directories([config])
         return Host(config, [HostBroker(tuple(overrides), config)])
-    from broker.config.host_brokers import broker_overrides, check_ports
+    from broker.config.host_brokers import broker_overrides, check_addresses
 
     own = [(*overrides, *(f"{key}={value}" for key, value in changed.items())) for changed in broker_overrides(config)]
     brokers = [HostBroker(each, read_config(properties, each)) for each in own]
     configs = [broker.config for broker in brokers]
-    check_ports(configs, config.endpoints.http)
+    check_addresses(configs, config.endpoints.http)
     check_log_directories(configs)
     return Host(config, brokers)
 

@@ -4,10 +4,13 @@ A broker runs one event loop, and so uses one core. Broker k of the host, counte
 plus k. The first has the roles of the file. The others are brokers only, so that a host has one voter of the quorum.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+import ipaddress
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
-from broker.config.endpoints import HTTP, Endpoints, Listener
+from broker.config.endpoints import Endpoints, Listener
 from broker.config.kafka_config import KafkaConfig
 from metadata.configuration import InvalidConfig
 
@@ -15,6 +18,9 @@ from metadata.configuration import InvalidConfig
 # port in Kafka's usual 9092 and 9093.
 PORT_STEP: Final = 10
 _PORT_MAX: Final = 65_535
+# The addresses of an empty host, which means every interface, and of this machine's name for itself.
+_NAMED: Final = MappingProxyType({"": ("0.0.0.0", "::"), "localhost": ("127.0.0.1", "::1")})
+_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 # Only the supervisor reads the metrics of a broker. It reads the chosen port from the broker's output.
 _HTTP_LISTENER: Final = "127.0.0.1:0"
 
@@ -35,18 +41,60 @@ def broker_overrides(config: KafkaConfig) -> list[dict[str, str]]:
     return [_overrides(config, index) for index in range(config.kraft_brokers)]
 
 
-def check_ports(brokers: Sequence[KafkaConfig], http: Listener | None) -> None:
-    """Raises InvalidConfig if two brokers, or a broker and the `http` listener of the supervisor, share a port."""
-    taken: dict[int, str] = {} if http is None else {http.port: f"{HTTP} of the supervisor"}
+def check_addresses(brokers: Sequence[KafkaConfig], http: Listener | None) -> None:
+    """Raises InvalidConfig if brokers of a host would collide.
+
+    Two of them may not listen on one address, or advertise one to clients: these would reach another broker than they
+    mean. The `http` listener of the supervisor counts as one of another broker.
+    """
+    taken = [] if http is None else [(http, "the supervisor")]
+    advertised: list[tuple[Listener, str]] = []
     for config in brokers:
-        own = {each.port: f"{each.name} of broker {config.node_id}" for each in config.endpoints.listeners if each.port}
-        for port, name in own.items():
-            if port in taken:
-                raise InvalidConfig(
-                    f"kraft.brokers={len(brokers)}: {name} and {taken[port]} would both listen on port {port}. The "
-                    f"ports of each broker are {PORT_STEP} above those of the one before it"
-                )
-        taken |= own
+        owner = f"broker {config.node_id}"
+        listeners = [(each, owner) for each in config.endpoints.listeners]
+        own = [(each, owner) for each in config.endpoints.advertised_broker_listeners]
+        _require_apart(listeners, taken, _overlap, "listen on", len(brokers))
+        _require_apart(own, advertised, _is_same, "be advertised at", len(brokers))
+        taken += listeners
+        advertised += own
+
+
+def _require_apart(
+    own: Sequence[tuple[Listener, str]],
+    taken: Sequence[tuple[Listener, str]],
+    collide: Callable[[Listener, Listener], bool],
+    verb: str,
+    brokers: int,
+) -> None:
+    for (listener, owner), (other, other_owner) in product(own, taken):
+        if listener.port and listener.port == other.port and collide(listener, other):
+            raise InvalidConfig(
+                f"kraft.brokers={brokers}: {listener.name} of {owner} and {other.name} of {other_owner} would both "
+                f"{verb} port {listener.port}. A broker has ports {PORT_STEP} above those of the one before it"
+            )
+
+
+def _is_same(listener: Listener, other: Listener) -> bool:
+    return listener.host.lower() == other.host.lower()
+
+
+def _overlap(listener: Listener, other: Listener) -> bool:
+    """Whether two listeners have an address in common. A name other than localhost may have any address."""
+    addresses, others = _addresses(listener.host), _addresses(other.host)
+    if addresses is None or others is None:
+        return _is_same(listener, other) or any(each.is_unspecified for each in (*(addresses or ()), *(others or ())))
+    return any(
+        one == two or (one.version == two.version and (one.is_unspecified or two.is_unspecified))
+        for one, two in product(addresses, others)
+    )
+
+
+def _addresses(host: str) -> list[_Address] | None:
+    """The addresses of a host; None if they are not known."""
+    try:
+        return [ipaddress.ip_address(each) for each in _NAMED.get(host.lower(), (host,))]
+    except ValueError:
+        return None
 
 
 def _overrides(config: KafkaConfig, index: int) -> dict[str, str]:

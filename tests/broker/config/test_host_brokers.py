@@ -89,6 +89,50 @@ def test_commands_for_one_node_take_the_first_broker() -> None:
     assert read_node_config(None, ["kraft.brokers=2", "log.dirs=/a"]).log_directories == ("/a/broker-1",)
 
 
+NAMES = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT,CONTROLLER:PLAINTEXT"
+CONTROLLER = "CONTROLLER://127.0.0.1:9093"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "overlap"),
+    [
+        ("10.0.0.1", "127.0.0.1", False),
+        ("10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", "", True),
+        ("0.0.0.0", "127.0.0.1", True),
+        ("0.0.0.0", "[::1]", False),
+        ("[::]", "[::1]", True),
+        ("localhost", "127.0.0.1", True),
+        ("localhost", "10.0.0.1", False),
+        ("host1", "HOST1", True),
+        ("host1", "", True),
+        ("host1", "10.0.0.1", False),
+    ],
+)
+def test_brokers_of_a_host_may_have_a_port_in_common_on_different_addresses(
+    first: str, second: str, overlap: bool
+) -> None:
+    """The second broker has listener A on the port that listener B of the first has."""
+    for hosts in ((first, second), (second, first)):
+        own = f"listeners=A://{hosts[0]}:9092,B://{hosts[1]}:9102,{CONTROLLER}"
+        advertised = "advertised.listeners=A://a:9092,B://b:9102"
+        overrides = ("kraft.brokers=2", NAMES, "inter.broker.listener.name=A", own, advertised)
+        if overlap:
+            with pytest.raises(InvalidConfig, match="A of broker 2 and B of broker 1 would both listen on port 9102"):
+                brokers(*overrides)
+        else:
+            assert len(brokers(*overrides)) == 2
+
+
+def test_brokers_of_a_host_do_not_advertise_one_address() -> None:
+    """Clients of the second broker would reach the first."""
+    own = f"listeners=A://:9092,B://:9192,{CONTROLLER}"
+    overrides = ["kraft.brokers=2", NAMES, "inter.broker.listener.name=A", own]
+    with pytest.raises(InvalidConfig, match="A of broker 2 and B of broker 1 would both be advertised at port 19102"):
+        brokers(*overrides, "advertised.listeners=A://public:19092,B://Public:19102")
+    assert len(brokers(*overrides, "advertised.listeners=A://public:19092,B://private:19102")) == 2
+
+
 def test_settings_that_brokers_cannot_share_are_refused() -> None:
     ports = "listeners=PLAINTEXT://:9092,X://:9102,CONTROLLER://:9093"
     names = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,X:PLAINTEXT,CONTROLLER:PLAINTEXT"
