@@ -1,11 +1,13 @@
-"""Records with consecutive numbers in one partition: a writer at full speed and a reader that follows, in processes.
+"""Records with consecutive numbers in one partition: a writer and a reader that follows, in processes of their own.
 
 The writer is idempotent and writes in order. So the reader must find ascending numbers, each at most once, and all
 acknowledged ones.
 """
 
 import multiprocessing
+import os
 import struct
+import sys
 import time
 from itertools import pairwise
 from multiprocessing.connection import Connection
@@ -21,6 +23,9 @@ _FLUSH_TIMEOUT_S: Final = 120.0
 # Acknowledgements within this time after a recorded one are not recorded. A gap is far longer.
 _RESOLUTION_S: Final = 0.001
 _AT_ONCE: Final = 200
+_PAUSE_S: Final = 0.001
+# A reader that is told its end, and gets no record for so long, returns what it has: the others are lost.
+_SILENCE_S: Final = 30.0
 _ACKNOWLEDGED: Final = 1
 _FAILED: Final = 2
 
@@ -61,11 +66,19 @@ def lost(written: Written, read: Read) -> list[int]:
     return [number for number, fate in enumerate(written.fates) if fate == _ACKNOWLEDGED and not seen[number]]
 
 
-def longest_gap(moments: list[float], begin: float, end: float) -> float:
-    """The longest time without an acknowledgement that began or ended between two moments, in seconds."""
-    known = [begin, *(moment for moment in moments if begin < moment)]
-    gaps = [later - earlier for earlier, later in pairwise(known) if earlier < end]
-    return max(gaps, default=end - begin)
+@attrs.frozen
+class Gap:
+    """A time without acknowledgements."""
+
+    begin: float
+    seconds: float
+
+
+def longest_gap(moments: list[float], begin: float, end: float) -> Gap:
+    """The longest time without an acknowledgement between two moments."""
+    known = [begin, *(moment for moment in moments if begin < moment < end), end]
+    gaps = [Gap(earlier, later - earlier) for earlier, later in pairwise(known)]
+    return max(gaps, key=lambda gap: gap.seconds)
 
 
 class Worker(Generic[T]):
@@ -91,10 +104,13 @@ class Worker(Generic[T]):
         self._process.join()
 
 
-def write(pipe: Connection, bootstrap: str, topic: str, size_bytes: int) -> None:
-    """A worker: write until told to stop, flush, and return Written."""
+def write(pipe: Connection, bootstrap: str, topic: str, size_bytes: int, rate: float, log: str) -> None:
+    """A worker: write `rate` records a second until told to stop, flush, and return Written.
+
+    A rate of 0 stands for full speed. librdkafka's log of its connections and partitions is written to the file `log`.
+    """
     written = Written(bytearray(), [])
-    producer = _producer(bootstrap)
+    producer = _producer(bootstrap, log)
     padding = bytes(size_bytes - _NUMBER.size)
     fates, moments = written.fates, written.moments
     last = 0.0
@@ -110,25 +126,29 @@ def write(pipe: Connection, bootstrap: str, topic: str, size_bytes: int) -> None
             moments.append(now)
             last = now
 
+    began = time.monotonic()
     while not pipe.poll():
+        due = int((time.monotonic() - began) * rate) - len(fates) if rate else _AT_ONCE
         try:
-            for _ in range(_AT_ONCE):
+            for _ in range(min(due, _AT_ONCE)):
                 producer.produce(topic, _NUMBER.pack(len(fates)) + padding, partition=0, on_delivery=on_delivery)
                 fates.append(0)
-            producer.poll(0)
+            producer.poll(0 if due > 0 else _PAUSE_S)
         except BufferError:
             producer.poll(0.01)
     producer.flush(_FLUSH_TIMEOUT_S)
     pipe.send(written)
 
 
-def _producer(bootstrap: str) -> Producer:
+def _producer(bootstrap: str, log: str) -> Producer:
     """A producer with confluent-kafka's defaults, except that records do not expire during faults."""
+    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), sys.stderr.fileno())
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "enable.idempotence": True,
         "delivery.timeout.ms": 300_000,
-        "log_level": 0,
+        "debug": "broker,topic",
+        "log_level": 7,
     }
     return Producer(settings)
 
@@ -136,7 +156,7 @@ def _producer(bootstrap: str) -> Producer:
 def read(pipe: Connection, bootstrap: str, topic: str) -> None:
     """A worker: follow the partition from its start. When told its end, read up to there and return Read.
 
-    The message is the number of written records, of which the last was acknowledged.
+    The message is the number of written records. Without a record for `_SILENCE_S` seconds after it, the rest is lost.
     """
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
@@ -148,12 +168,14 @@ def read(pipe: Connection, bootstrap: str, topic: str) -> None:
     consumer.assign([TopicPartition(topic, 0, 0)])
     found = Read(bytearray(), [])
     end: int | None = None
-    while end is None or len(found.seen) < end:
+    silent_since = time.monotonic()
+    while end is None or (len(found.seen) < end and time.monotonic() < silent_since + _SILENCE_S):
         if end is None and pipe.poll():
-            end = pipe.recv()
+            end, silent_since = pipe.recv(), time.monotonic()
         for message in consumer.consume(10_000, 0.1):
             if message.error() is None:
                 _note(found, message)
+                silent_since = time.monotonic()
     consumer.close()
     pipe.send(found)
 

@@ -21,8 +21,9 @@ from metadata.image import ClusterImage, MetadataDelta, MetadataImage
 
 # Clients ask at once when their connection breaks, or 0.1 s later if they have to connect to another broker first.
 _LISTED_S: Final = 1.0
-# librdkafka's pauses are short again if it has not connected for reconnect.backoff.max.ms, after the longest pause.
-_PAUSES_S: Final = 20.0
+# librdkafka's pauses are short again reconnect.backoff.max.ms (10 s) after the end of the last one, which it may have
+# begun half-way by connecting.
+_PAUSES_S: Final = 25.0
 
 
 @lazy_attrs.frozen
