@@ -1,9 +1,6 @@
 """An Admin's routing and retries, with a node that answers from a script, and with older brokers."""
 
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 import trio
@@ -18,11 +15,14 @@ from broker.client import (
     TopicPartition,
     UnsupportedByBroker,
 )
-from broker.wire.api import APIS
-from broker.wire.api.api_versions import ApiVersion
 from broker.wire.api.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from broker.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from broker.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from broker.wire.api.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from broker.wire.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -40,7 +40,6 @@ from broker.wire.api.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
-    MetadataResponseTopic,
 )
 from broker.wire.api.offset_fetch import (
     OffsetFetchRequest,
@@ -48,54 +47,12 @@ from broker.wire.api.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from broker.wire.consumer_protocol import ConsumerProtocolAssignment, OwnedPartitions, encode_assignment
 from broker.wire.errors import ErrorCode
 from tests.support.disagreeing_brokers import KnownTopic, disagreeing_brokers
-from tests.support.scripted_node import ScriptedNode, scripted_node
+from tests.support.scripted_admin import FAST, admin_of, metadata
 
-FAST = {"retry.backoff.ms": 5, "reconnect.backoff.ms": 5, "request.timeout.ms": 2_000}
 P0 = TopicPartition("orders", 0)
-
-Script = Mapping[type, Callable[[Any], Any]]
-
-
-@asynccontextmanager
-async def admin_of(
-    script: Script, versions: Mapping[str, int] | None = None
-) -> AsyncIterator[tuple[ScriptedNode, Admin]]:
-    """A node that answers from the script, and answers Metadata itself unless the script does.
-
-    `versions` are the highest versions of some APIs; -1 for an API that it does not serve.
-    """
-    node: ScriptedNode
-
-    def answer(request: Any) -> Any:
-        if isinstance(request, MetadataRequest) and MetadataRequest not in script:
-            return metadata(node, [topic.name or "" for topic in request.topics or ()])
-        return script[type(request)](request)
-
-    async with scripted_node(answer) as node:
-        node.api_versions = [
-            ApiVersion(api.key, api.min_version, highest)
-            for api in APIS.values()
-            if (highest := (versions or {}).get(api.name, api.max_version)) >= 0
-        ]
-        async with Admin(node.address, config=FAST) as admin:
-            yield node, admin
-
-
-def metadata(node: ScriptedNode, topics: list[str], leader_id: int = 1) -> MetadataResponse:
-    return MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=node.port)],
-        controller_id=1,
-        topics=[
-            MetadataResponseTopic(
-                name=name,
-                topic_id=name.encode().ljust(16),
-                partitions=[MetadataResponsePartition(partition_index=0, leader_id=leader_id, leader_epoch=0)],
-            )
-            for name in topics
-        ],
-    )
 
 
 def created(**codes: int) -> CreateTopicsResponse:
@@ -233,6 +190,28 @@ async def test_coordinators_are_looked_up_again_after_not_coordinator_and_with_o
         assert list(described.succeeded) == ["a", "b"]
         found = [request for request in node.requests if isinstance(request, FindCoordinatorRequest)]
         assert [request.coordinator_keys for request in found] == [["a", "b"]] * 3
+
+
+@pytest.mark.parametrize("protocol_type", ["consumer", "connect"])
+async def test_assignments_of_groups_that_are_not_of_consumers_are_not_decoded(protocol_type: str) -> None:
+    """Their bytes may be valid as those of consumers by chance."""
+    assignment = encode_assignment(
+        ConsumerProtocolAssignment(assigned_partitions=[OwnedPartitions(topic="orders", partitions=[0])]), 1
+    )
+
+    def find(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        return FindCoordinatorResponse(node_id=1, host="127.0.0.1", port=node.port)
+
+    def describe(request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        members = [DescribedGroupMember(member_id="member", member_assignment=assignment)]
+        group = DescribedGroup(group_id="a", group_state="Stable", protocol_type=protocol_type, members=members)
+        return DescribeGroupsResponse(groups=[group])
+
+    script = {FindCoordinatorRequest: find, DescribeGroupsRequest: describe}
+    async with admin_of(script, {"FindCoordinator": 3, "ConsumerGroupDescribe": -1}) as (node, admin):
+        (member,) = (await admin.describe_groups(["a"])).value("a").members
+    assert member.assignment == ((P0,) if protocol_type == "consumer" else ())
+    assert member.assignment_bytes == assignment
 
 
 async def test_older_brokers_find_coordinators_and_offsets_of_one_group_at_a_time() -> None:
