@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from tests.mutation.__main__ import PACKAGES, related_tests
+from tests.mutation.__main__ import PACKAGES, of_lines, related_tests
 from tests.mutation.mutants import mutants_of
 from tests.support.source_code import ROOT
 
@@ -39,6 +39,16 @@ def changed_lines(body: str) -> list[str]:
 )
 def test_mutants_of_a_line(body: str, changed: list[str]) -> None:
     assert sorted(changed_lines(body)) == sorted(changed)
+
+
+def test_mutants_of_several_places_have_their_paths_and_lines() -> None:
+    path, other = "broker/storage/damage.py", "kraft/core/elections.py"
+    of_module = mutants_of(path, (ROOT / path).read_bytes())
+    first, last = of_module[0], of_module[-1]
+    places = [f"{path}:{last.line}", f"{path}:{first.line}", f"{other}:1"]
+    found = list(of_lines(places))
+    assert found[0].line == last.line
+    assert sorted(found) == sorted(each for each in of_module if each.line in (first.line, last.line))
 
 
 def test_constructor_keeps_its_assignments() -> None:

@@ -46,12 +46,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="runs of tests at a time")
     parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds for the tests of one mutant")
     parser.add_argument("--packages", nargs="+", choices=[*PACKAGES], default=[*PACKAGES], help="only of these")
-    parser.add_argument("--only", metavar="PATH:LINE", help="all mutants of this line instead")
+    parser.add_argument("--only", nargs="+", metavar="PATH:LINE", help="all mutants of these lines instead")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     options = parser.parse_args()
     if options.only:
-        path, _, line = options.only.partition(":")
-        chosen = [each for each in mutants_of(path, (ROOT / path).read_bytes()) if each.line == int(line)]
+        chosen = list(of_lines(options.only))
     else:
         chosen = list(sampled(options.packages, options.count, Random(options.seed)))
     if options.list:
@@ -69,6 +68,13 @@ def main() -> int:
 
 class Unusable(Exception):
     """The tests fail without a change, or cannot be run."""
+
+
+def of_lines(places: Sequence[str]) -> Iterator[Mutant]:
+    """All mutants of lines, each of which is given as its module's path, a colon and its number."""
+    for place in places:
+        path, _, line = place.partition(":")
+        yield from (each for each in mutants_of(path, (ROOT / path).read_bytes()) if each.line == int(line))
 
 
 def sampled(packages: Sequence[str], count: int, rng: Random) -> Iterator[Mutant]:
