@@ -210,7 +210,6 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
 }
 HANDLERS_KNOWN_TO = {
     # Imports them while the node serves already.
-    "broker.cli.start",
     # Import them before a node is counted, or forked.
     "benchmarks.counted_node",
     "jepsen.testing.preparation",

@@ -7,7 +7,7 @@ second one stops it at once. With `kraft.brokers`, it starts several (`broker.cl
 
 import gc
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, cast
 
@@ -29,11 +29,9 @@ from broker.coordinator.internal_topics import (
     replication_key,
 )
 from broker.events import ALL_CATALOGUES
-from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
 from broker.log_levels import LogLevels
 from broker.node import MetadataDirectoryRefused, Node, NotFormatted
 from broker.node.connection_limits import client_descriptors_max
-from broker.node.coordination import import_coordinators
 from broker.storage.duplicate_log_dirs import DuplicateLogDir
 from broker.storage.log_dir import LogDirInUse
 from broker.storage.meta_properties import MetaPropertiesError
@@ -49,8 +47,6 @@ from metadata.records import MalformedRecord, UnknownRecordType
 
 # Enough for some thousand connections.
 _TABLE_DESCRIPTORS: Final = 8_192
-# The imports of all handlers take a second, and a third of its CPU time.
-_BETWEEN_IMPORTS_S: Final = 0.01
 # The exit code of a wrong command line, as of all commands (`broker.cli.grammar.failures.Exit`).
 _USAGE: Final = 2
 
@@ -159,7 +155,7 @@ async def _serve(node: Node, config: KafkaConfig, printer: EventPrinter, stop_at
             nursery.start_soon(handle_signals, signals, node.stop, nursery.cancel_scope.cancel)
             if stop_at_eof:
                 nursery.start_soon(call_at_eof, node.stop)
-            await node.run(task_status=_Serving(node, config, partial(nursery.start_soon, _import_handlers, config)))
+            await node.run(task_status=_Serving(node, config))
             nursery.cancel_scope.cancel()
 
 
@@ -172,7 +168,6 @@ class _Serving:
 
     node: Node
     config: KafkaConfig
-    go_on: Callable[[], None]
 
     def started(self, value: None = None) -> None:
         if not self.node.is_serving:
@@ -183,22 +178,6 @@ class _Serving:
         serves = f"kraft: node {self.config.node_id} of cluster {self.node.cluster_id}, data in {directories}"
         print_line(serves, flush=True)
         gc.freeze()
-        self.go_on()
-
-
-async def _import_handlers(config: KafkaConfig) -> None:
-    """Import the handlers of all APIs, one at a time, so that no client waits for the import of its first request's.
-
-    The same goes for the coordinators, which most handlers of groups need in part.
-    """
-    if config.is_broker:
-        for _ in import_coordinators():
-            await trio.sleep(_BETWEEN_IMPORTS_S)
-    entries = [*(HANDLERS if config.is_broker else ()), *(CONTROLLER_HANDLERS if config.is_controller else ())]
-    for entry in entries:
-        await trio.sleep(_BETWEEN_IMPORTS_S)
-        _ = entry.handler
-    gc.freeze()
 
 
 def _tune_garbage_collection() -> None:

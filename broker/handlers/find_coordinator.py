@@ -46,6 +46,8 @@ def find_coordinator(context: BrokerContext, request: FindCoordinatorRequest) ->
         keys = list(dict.fromkeys(request.coordinator_keys))
     found_errors = yield from each(partial(_key_error, context, request.key_type), keys, _STEP_KEYS)
     errors = {key: error for key, error in zip(keys, found_errors, strict=True) if error is not None}
+    if not context.services.coordination.are_made:
+        yield from in_task(context.services.coordination.make())
     runtime = context.services.coordinators.get(request.key_type)
     reason = ""
     if runtime is not None and len(errors) < len(keys):

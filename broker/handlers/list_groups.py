@@ -6,7 +6,7 @@ from broker.coordinator.group.administration import lower_case
 from broker.coordinator.runtime.completion import gather
 from broker.server.context import BrokerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
-from broker.server.scheduler import Work
+from broker.server.scheduler import Work, in_task
 from broker.server.slices import each, filtered
 from broker.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from broker.wire.errors import ErrorCode, KafkaError
@@ -14,6 +14,8 @@ from metadata.protocol import AclOperation, ResourceType
 
 
 def list_groups(context: BrokerContext, request: ListGroupsRequest) -> Work[ListGroupsResponse]:
+    if not context.services.coordination.are_made:
+        yield from in_task(context.services.coordination.make())
     groups = context.services.groups
     ask = partial(groups.list_groups, lower_case(request.states_filter), lower_case(request.types_filter))
     completions = yield from each(ask, groups.runtime.led_partitions, step_items=1)

@@ -9,7 +9,7 @@ from broker.coordinator.transaction.transaction import Transaction
 from broker.coordinator.transaction.transaction import TransactionState as CoordinatorState
 from broker.server.context import BrokerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
-from broker.server.scheduler import Work
+from broker.server.scheduler import Work, in_task
 from broker.server.slices import each
 from broker.wire.api import list_transactions as listing
 from broker.wire.api.describe_transactions import (
@@ -38,6 +38,8 @@ def list_transactions(
     except RegexError:
         response.error_code = ErrorCode.INVALID_REGULAR_EXPRESSION
         return response
+    if not context.services.coordination.are_made:
+        yield from in_task(context.services.coordination.make())
     coordinator = context.services.transactions
     ask = partial(
         coordinator.list_transactions,

@@ -297,7 +297,7 @@ class BrokerRole:
             replica_selector=find_replica_selector(shared.config),
             throttles=self._throttles,
             producer_ids=self._producer_ids,
-            coordination=self.coordination.services,
+            coordination=self.coordination,
             deadlines=self._deadlines,
             telemetry=self.telemetry,
             log_levels=shared.log_levels,

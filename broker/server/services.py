@@ -1,6 +1,6 @@
 """The packages that a handler may call. Handlers keep no state of their own; the composition root makes these."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
@@ -86,11 +86,27 @@ class CoordinatorServices:
     runtimes: "Mapping[int, CoordinatorRuntime[Any]]"
 
 
+class Coordination(Protocol):
+    """The coordinators, which are made when they are first needed.
+
+    A request that a broker gets before it coordinates anything waits for `make`: `services` would hold the event loop.
+    """
+
+    @property
+    def are_made(self) -> bool: ...
+
+    async def make(self) -> None:
+        """Make the coordinators, in steps."""
+
+    def services(self) -> CoordinatorServices:
+        """The coordinators, made at once if there are none."""
+
+
 @lazy_attrs.frozen
 class Services:
     """The services on listeners for clients and brokers. `loader` replays the metadata log, and may lag the controller.
 
-    `coordination` returns the coordinators, which are made at its first call. Without a `replica_selector`, consumers
+    Without a `replica_selector`, consumers
     read from leaders only. Without an HTTP listener for metrics, there is no `telemetry`.
     """
 
@@ -109,7 +125,7 @@ class Services:
     replica_selector: ReplicaSelector | None
     throttles: ReplicationThrottles
     producer_ids: ProducerIds
-    coordination: Callable[[], CoordinatorServices]
+    coordination: Coordination
     deadlines: Deadlines
     image_waits: ImageWaits
     telemetry: "ClientTelemetry | None"
@@ -124,28 +140,28 @@ class Services:
 
     @property
     def groups(self) -> "GroupCoordinator":
-        return self.coordination().groups
+        return self.coordination.services().groups
 
     @property
     def transactions(self) -> "TransactionCoordinator":
-        return self.coordination().transactions
+        return self.coordination.services().transactions
 
     @property
     def transaction_markers(self) -> "MarkerWriter":
-        return self.coordination().transaction_markers
+        return self.coordination.services().transaction_markers
 
     @property
     def transaction_verifier(self) -> "TransactionVerifier":
-        return self.coordination().transaction_verifier
+        return self.coordination.services().transaction_verifier
 
     @property
     def shares(self) -> ShareServices:
-        return self.coordination().shares
+        return self.coordination.services().shares
 
     @property
     def coordinators(self) -> "Mapping[int, CoordinatorRuntime[Any]]":
         """The runtimes of all coordinators by `CoordinatorKeyType`."""
-        return self.coordination().runtimes
+        return self.coordination.services().runtimes
 
     def now_ms(self) -> int:
         """Wall-clock time in milliseconds since 1970."""
