@@ -32,12 +32,12 @@ class VirtualClock(trio.abc.Clock):
     network and the disks happen, up to the next deadline of a task.
     """
 
-    def __init__(self, is_runnable: Callable[[], bool]) -> None:
+    def __init__(self) -> None:
         self.now = 0.0
+        self.is_runnable: Callable[[], bool] = bool  # whether a task can run
         self.events_fired = 0
         self.on_stuck: Callable[[], None] | None = None  # called once before Stuck is raised; may make a task runnable
         self.before_it_moves: Callable[[], None] = _nothing
-        self._is_runnable = is_runnable
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._serial = 0
         self._idle_rounds = 0
@@ -58,16 +58,17 @@ class VirtualClock(trio.abc.Clock):
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         self.before_it_moves()
-        if self._is_runnable():
+        is_runnable, events = self.is_runnable, self._events
+        if is_runnable():
             return 0
-        events = self._events
         while events and events[0][0] <= deadline:
             when, _, event, args = heapq.heappop(events)
-            self.now = max(self.now, when)
+            if when > self.now:
+                self.now = when
             self.events_fired += 1
             self._idle_rounds = 0
             event(*args)
-            if self._is_runnable():
+            if is_runnable():
                 return 0
         if deadline == inf:
             self._idle()

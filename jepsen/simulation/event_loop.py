@@ -87,6 +87,7 @@ class EventLoop:
         self._shuffle: Callable[[MutableSequence[Any]], None] = Random(seed).shuffle
         self._batch: list[Task] = []  # the tasks of the round that have not run yet
         self._queue: TaskQueue | None = None
+        self._outside: Any = None  # Trio's queue of calls from outside, such as those of finalizers and of Ctrl-C
         self._steps = 0
 
     def use(self, queue: TaskQueue) -> None:
@@ -94,6 +95,11 @@ class EventLoop:
         runner: Any = GLOBAL_RUN_CONTEXT.runner
         queue.extend(runner.runq)
         self._queue = runner.runq = queue
+        self._outside = runner.entry_queue
+
+    def is_runnable(self) -> bool:
+        """True if a task is runnable, or a call from outside is queued."""
+        return bool(self._queue) or bool(self._outside.queue) or bool(self._outside.idempotent_queue)
 
     def may_run_on(self) -> bool:
         """True if a task that yields may run on, because it would run next, alone, at the same time.
@@ -110,17 +116,17 @@ class EventLoop:
 
     @trio.lowlevel.enable_ki_protection
     def run(self, runner: Any, main: Callable[..., Awaitable[object]], args: Any) -> Generator[float, Any, None]:
-        """Run all tasks. Yields when the kernel has to be polled, because of a call from outside such as Ctrl-C."""
+        """Run all tasks. Yields when the kernel has to be polled, because of a call from outside."""
         try:
             runner.instruments = {}  # Trio's own collection answers in Python, in each step, that it is empty
             runner.clock.start_clock()
             runner.init_task = runner.spawn_impl(runner.init, (main, args), None, "<init>", system_task=True)
             outside = runner.entry_queue
             while runner.tasks:
-                if not runner.runq:
-                    runner.clock.deadline_to_sleep_time(runner.deadlines.next_deadline())
                 if outside.queue or outside.idempotent_queue:
                     runner.io_manager.process_events((yield 0.0))
+                elif not runner.runq:
+                    runner.clock.deadline_to_sleep_time(runner.deadlines.next_deadline())
                 runner.deadlines.expire(runner.clock.current_time())
                 if runner.runq:
                     self._run_batch(runner)

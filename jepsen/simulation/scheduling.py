@@ -1,7 +1,7 @@
 """Makes Trio run tasks in an order that depends only on the seed.
 
-Only this module and `event_loop` use Trio's internals. The private names may change with any release of Trio. Its
-version is pinned, and the determinism test detects changes.
+Only this module, `event_loop` and `fast_paths` use Trio's internals. The private names may change with any release of
+Trio. Its version is pinned, and the determinism test detects changes.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -16,6 +16,7 @@ from trio._core._run import GLOBAL_RUN_CONTEXT, Task
 
 from jepsen.collection import no_collection
 from jepsen.simulation.event_loop import EventLoop, serial_of
+from jepsen.simulation.fast_paths import fast_paths
 
 T = TypeVar("T")
 
@@ -41,16 +42,6 @@ class Killed(BaseException):
     """
 
 
-def is_runnable() -> bool:
-    """True if a task is runnable, or a call from outside is queued."""
-    return bool(GLOBAL_RUN_CONTEXT.runner.runq) or _is_called_from_outside()
-
-
-def _is_called_from_outside() -> bool:
-    entries = GLOBAL_RUN_CONTEXT.runner.entry_queue
-    return bool(entries.queue or entries.idempotent_queue)
-
-
 def kill_tasks(is_doomed: Callable[[Task], bool], error: Killed) -> None:
     """Raise an error in tasks where they wait, or would run next. Their scopes cannot shield them from it."""
 
@@ -74,7 +65,7 @@ def run_deterministically(
     raises ThreadStarted. The garbage collector would run finalizers at arbitrary times. Raises what `main` raises.
     """
     loop = EventLoop(seed)
-    with _event_loop(loop), _no_threads(run_inline=threads_run_inline), no_collection():
+    with _event_loop(loop), fast_paths(), _no_threads(run_inline=threads_run_inline), no_collection():
         return trio.run(main, loop, clock=clock, strict_exception_groups=True)
 
 

@@ -16,7 +16,6 @@ from jepsen.simulation.network import Network, SimulatedResolver, SimulatedSocke
 from jepsen.simulation.scheduling import (
     Killed,
     Livelock,
-    is_runnable,
     kill_tasks,
     run_deterministically,
 )
@@ -55,7 +54,7 @@ class Simulation:
     def __init__(self, seed: str, *, threads_run_inline: bool = False) -> None:
         self.seed = seed
         self._threads_run_inline = threads_run_inline
-        self.clock = VirtualClock(is_runnable)
+        self.clock = VirtualClock()
         self.trace = Trace(self.clock.current_time)
         self.hosts: dict[str, Host] = {}
         self._hosts_by_address: dict[str, Host] = {}
@@ -92,6 +91,7 @@ class Simulation:
             now, begin, livelock = self.clock.current_time, self._begin_batch, self._on_livelock
             self._queue = TaskQueue(_is_on_paused_host, now, begin, livelock)
             loop.use(self._queue)
+            self.clock.is_runnable = loop.is_runnable
             try:
                 with trio.CancelScope() as scope:
                     self.clock.on_stuck = scope.cancel

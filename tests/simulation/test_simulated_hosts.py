@@ -1,11 +1,12 @@
 """Processes on simulated hosts: started, killed, paused, and ending by themselves."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
 import pytest
 import trio
+import trio.testing
 
 from broker.client.admin import Admin
 from broker.client.errors import ClientError
@@ -228,3 +229,63 @@ def test_warnings_of_clients_are_in_the_trace_and_nowhere_else(
     assert "bootstrap server silent:9092 cannot be reached" in str(logged[0].fields["text"])
     assert caplog.records == []
     assert capsys.readouterr() == ("", "")
+
+
+async def deadlines_met() -> list[tuple[str, float]]:
+    """The times at which scopes are cancelled whose deadlines are set before, in and after other scopes."""
+    met: list[tuple[str, float]] = []
+    began = trio.current_time()
+
+    def note(name: str, scope: trio.CancelScope) -> None:
+        met.append((f"{name} {scope.cancelled_caught}", round(trio.current_time() - began, 6)))
+
+    with trio.move_on_after(1) as before:
+        await trio.sleep_forever()
+    note("before", before)
+    with trio.CancelScope() as within:
+        within.deadline = trio.current_time() + 5
+        within.deadline -= 3
+        await trio.sleep_forever()
+    note("within", within)
+    with trio.move_on_after(1) as outer, trio.move_on_after(4, shield=True) as shielded:
+        await trio.sleep_forever()
+    note("shielded", shielded)
+    note("outer", outer)
+    with trio.move_on_after(3) as late:
+        late.deadline = float("inf")
+        await trio.sleep(7)
+    note("late", late)
+    with trio.move_on_at(trio.current_time() - 1) as past:
+        await trio.lowlevel.checkpoint()
+    note("past", past)
+    with trio.move_on_after(1) as inner, trio.CancelScope() as cancelled:
+        cancelled.cancel()
+        await trio.sleep(2)
+    note("cancelled", cancelled)
+    note("inner", inner)
+    return met
+
+
+def test_deadlines_are_met_as_in_a_loop_of_trio() -> None:
+    expected = trio.run(deadlines_met, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert [name for name, _ in expected if name.endswith("True")] == [
+        "before True",
+        "within True",
+        "shielded True",
+        "past True",
+        "cancelled True",
+    ]
+    assert Simulation("1").run(deadlines_met) == expected
+    assert trio.run(deadlines_met, clock=trio.testing.MockClock(autojump_threshold=0)) == expected
+
+
+def test_a_task_that_waits_for_another_framework_gets_trios_error() -> None:
+    class Foreign:
+        def __await__(self) -> Iterator[str]:
+            yield "a future"
+
+    async def main(simulation: Simulation, host: Host, nursery: trio.Nursery) -> None:
+        with pytest.raises(TypeError, match="a future"):
+            await Foreign()
+
+    events_of(main)

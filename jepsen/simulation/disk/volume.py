@@ -8,7 +8,7 @@ more.
 import errno
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NoReturn, TypeAlias
 
@@ -87,12 +87,13 @@ class Volume:
     def find(self, path: str) -> Node | None:
         """The entry at an absolute path, or None. Raises NotADirectoryError below a file."""
         node: Node | None = self.root
-        for name in _names(path):
-            if node is None:
-                return None
-            if not isinstance(node, Directory):
-                raise os_error(errno.ENOTDIR, path)
-            node = node.entries.get(name)
+        for name in path.split("/"):
+            if name:
+                if node is None:
+                    return None
+                if not isinstance(node, Directory):
+                    raise os_error(errno.ENOTDIR, path)
+                node = node.entries.get(name)
         return node
 
     def directory(self, path: str) -> Directory:
@@ -246,7 +247,3 @@ def split(path: str) -> tuple[str, str]:
     """Split a path into its parent directory and its name."""
     parent, _, name = path.rpartition("/")
     return parent or "/", name
-
-
-def _names(path: str) -> Iterator[str]:
-    return filter(None, path.split("/"))

@@ -95,10 +95,12 @@ class Network:
 
     def send(self, pipe: Pipe, segment: bytes | None) -> None:
         """Send a segment; None is the FIN. The segments of a pipe arrive in order."""
-        delay = self.delay(pipe.sender, pipe.receiver)
-        pipe.last_arrival = max(pipe.last_arrival, self.clock.now + delay)
+        arrival = self.clock.now + self.links.delay(pipe.sender.name, pipe.receiver.name)
+        if arrival > pipe.last_arrival:
+            pipe.last_arrival = arrival
         self.segments_sent += 1
-        self.bytes_sent += len(segment or b"")
+        if segment is not None:
+            self.bytes_sent += len(segment)
         self.clock.at(pipe.last_arrival, self._arrive, pipe, segment)
 
     def credit(self, pipe: Pipe, count: int) -> None:
@@ -109,9 +111,9 @@ class Network:
 
     def consumed(self, pipe: Pipe, count: int) -> None:
         """The receiver has read `count` bytes. They are acknowledged once the link back to the sender is open."""
-        unconfirmed = min(pipe.unconfirmed_bytes, count)
-        if count > unconfirmed:
-            self.credit(pipe, count - unconfirmed)
+        confirmed = count - pipe.unconfirmed_bytes if pipe.unconfirmed_bytes else count
+        if confirmed > 0:
+            self.credit(pipe, confirmed)
 
     def send_reset(self, pipe: Pipe) -> None:
         """Reset the connection: both directions break at the sender."""
@@ -132,10 +134,10 @@ class Network:
     def _arrive(self, pipe: Pipe, segment: bytes | None) -> None:
         if pipe.error is not None:
             return
-        if not pipe.held and not self.is_cut(pipe.sender, pipe.receiver):
-            self._deliver(pipe, segment)
-            return
         if not pipe.held:
+            if not self.is_cut(pipe.sender, pipe.receiver):
+                self._deliver(pipe, segment)
+                return
             pipe.held_since = self.clock.now
             self.clock.after(GIVE_UP_SECONDS, self._give_up, pipe, pipe.held_since)
             self._retry_after_power_on(pipe)
