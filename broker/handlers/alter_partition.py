@@ -5,7 +5,7 @@ Served by controllers only.
 
 from typing import Final
 
-from broker.handlers.response_errors import code_of
+from broker.handlers.response_errors import code_of, error_response
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
@@ -16,7 +16,6 @@ from broker.wire.api.alter_partition import (
     AlterPartitionResponse,
     PartitionData,
 )
-from broker.wire.errors import KafkaError
 from metadata.controller import AlteredPartition as Outcome
 from metadata.controller import IsrChange, IsrMember, TopicIsrChanges
 from metadata.protocol import AclOperation
@@ -38,10 +37,6 @@ def alter_partition(context: ControllerContext, request: AlterPartitionRequest) 
             for topic in altered
         ]
     )
-
-
-def refused(context: ControllerContext, request: AlterPartitionRequest, error: KafkaError) -> AlterPartitionResponse:
-    return AlterPartitionResponse(error_code=code_of(error))
 
 
 def _change(context: ControllerContext, partition: PartitionData) -> IsrChange:
@@ -77,7 +72,7 @@ HANDLER = Handler(
     AlterPartitionRequest,
     alter_partition,
     request_bytes_max=8 * REQUEST_BYTES_MAX,
-    refused=refused,
+    refused=error_response(AlterPartitionResponse),
     operation=AclOperation.CLUSTER_ACTION,
     concurrent=True,
 )

@@ -3,7 +3,7 @@
 Served by controllers only.
 """
 
-from broker.handlers.response_errors import code_of
+from broker.handlers.response_errors import code_of, error_response
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
@@ -14,7 +14,6 @@ from broker.wire.api.assign_replicas_to_dirs import (
     PartitionResult,
     TopicResult,
 )
-from broker.wire.errors import KafkaError
 from metadata.controller import AssignedReplica, DirectoryAssignment
 from metadata.protocol import AclOperation
 
@@ -50,18 +49,12 @@ def _result(outcome: AssignedReplica) -> PartitionResult:
     return PartitionResult(partition_index=outcome.assignment.partition_id, error_code=code_of(outcome.error))
 
 
-def refused(
-    context: ControllerContext, request: AssignReplicasToDirsRequest, error: KafkaError
-) -> AssignReplicasToDirsResponse:
-    return AssignReplicasToDirsResponse(error_code=code_of(error))
-
-
 # A broker reports all its replicas in one request.
 HANDLER = Handler(
     AssignReplicasToDirsRequest,
     assign_replicas,
     request_bytes_max=8 * REQUEST_BYTES_MAX,
-    refused=refused,
+    refused=error_response(AssignReplicasToDirsResponse),
     operation=AclOperation.CLUSTER_ACTION,
     concurrent=True,
 )

@@ -6,12 +6,11 @@ that the broker has stopped, before its session expires.
 Version 2 names cordoned log directories (KIP-1066).
 """
 
-from broker.handlers.response_errors import code_of
+from broker.handlers.response_errors import error_response
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from broker.wire.errors import KafkaError
 from metadata.controller import BrokerHeartbeat
 from metadata.protocol import AclOperation
 
@@ -40,15 +39,11 @@ def heartbeat(context: ControllerContext, request: BrokerHeartbeatRequest) -> Wo
     )
 
 
-def refused(context: ControllerContext, request: BrokerHeartbeatRequest, error: KafkaError) -> BrokerHeartbeatResponse:
-    return BrokerHeartbeatResponse(error_code=code_of(error))
-
-
 HANDLER = Handler(
     BrokerHeartbeatRequest,
     heartbeat,
     request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    refused=refused,
+    refused=error_response(BrokerHeartbeatResponse),
     operation=AclOperation.CLUSTER_ACTION,
     concurrent=True,
 )

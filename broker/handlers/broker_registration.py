@@ -1,7 +1,7 @@
 """BrokerRegistration (key 62): register a broker, which is fenced at first (KIP-631). Served by controllers only."""
 
 from broker.controller_client.registrations import from_wire
-from broker.handlers.response_errors import code_of
+from broker.handlers.response_errors import error_response
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
@@ -32,16 +32,10 @@ def register_broker(context: ControllerContext, request: BrokerRegistrationReque
     return BrokerRegistrationResponse(broker_epoch=epoch)
 
 
-def refused(
-    context: ControllerContext, request: BrokerRegistrationRequest, error: KafkaError
-) -> BrokerRegistrationResponse:
-    return BrokerRegistrationResponse(error_code=code_of(error))
-
-
 HANDLER = Handler(
     BrokerRegistrationRequest,
     register_broker,
     request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    refused=refused,
+    refused=error_response(BrokerRegistrationResponse),
     operation=AclOperation.CLUSTER_ACTION,
 )

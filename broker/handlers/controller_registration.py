@@ -1,12 +1,11 @@
 """ControllerRegistration (key 70): a controller registers with the active controller (KIP-919)."""
 
 from broker.controller_client.registrations import from_wire
-from broker.handlers.response_errors import code_of, message_of
+from broker.handlers.response_errors import error_response
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
-from broker.wire.errors import KafkaError
 from metadata.controller import ControllerRegistration
 from metadata.protocol import AclOperation
 
@@ -28,16 +27,10 @@ def register_controller(
     return ControllerRegistrationResponse(error_message=None)
 
 
-def refused(
-    context: ControllerContext, request: ControllerRegistrationRequest, error: KafkaError
-) -> ControllerRegistrationResponse:
-    return ControllerRegistrationResponse(error_code=code_of(error), error_message=message_of(error))
-
-
 HANDLER = Handler(
     ControllerRegistrationRequest,
     register_controller,
     request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    refused=refused,
+    refused=error_response(ControllerRegistrationResponse),
     operation=AclOperation.CLUSTER_ACTION,
 )

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from broker.handlers.active_controller import NO_CONTROLLER, active_controller
 from broker.handlers.authorization import authorized_cluster_operations
-from broker.handlers.response_errors import code_of, message_of
+from broker.handlers.response_errors import error_response
 from broker.handlers.voters import endpoint_of
 from broker.server.context import BrokerContext, Context, ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
-from broker.wire.errors import ErrorCode, KafkaError
+from broker.wire.errors import ErrorCode
 from metadata.protocol import AclOperation
 
 _BROKERS: Final = 1
@@ -81,15 +81,11 @@ def _refused(request: DescribeClusterRequest, served: int) -> DescribeClusterRes
     )
 
 
-def refused(context: ControllerContext, request: DescribeClusterRequest, error: KafkaError) -> DescribeClusterResponse:
-    return DescribeClusterResponse(error_code=code_of(error), error_message=message_of(error))
-
-
 HANDLER = Handler(DescribeClusterRequest, describe_cluster, request_bytes_max=SMALL_REQUEST_BYTES_MAX)
 CONTROLLER_HANDLER = Handler(
     DescribeClusterRequest,
     describe_controllers,
     request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    refused=refused,
+    refused=error_response(DescribeClusterResponse),
     operation=AclOperation.ALTER,
 )

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from broker.handlers.response_errors import code_of, message_of
+from broker.handlers.response_errors import error_response
 from broker.server.context import Context
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.services import NodeServices
@@ -14,7 +14,7 @@ from broker.wire.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from broker.wire.errors import MESSAGE_LENGTH_MAX, ErrorCode, KafkaError
+from broker.wire.errors import MESSAGE_LENGTH_MAX, ErrorCode
 from metadata.image import ScramImage
 from metadata.protocol import AclOperation
 
@@ -54,16 +54,10 @@ def _refused(name: str, code: ErrorCode, message: str) -> DescribeUserScramCrede
     return DescribeUserScramCredentialsResult(user=name, error_code=code, error_message=message[:MESSAGE_LENGTH_MAX])
 
 
-def refused(
-    context: Context[NodeServices], request: DescribeUserScramCredentialsRequest, error: KafkaError
-) -> DescribeUserScramCredentialsResponse:
-    return DescribeUserScramCredentialsResponse(error_code=code_of(error), error_message=message_of(error))
-
-
 HANDLER = Handler(
     DescribeUserScramCredentialsRequest,
     describe_user_scram_credentials,
     request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    refused=refused,
+    refused=error_response(DescribeUserScramCredentialsResponse),
     operation=AclOperation.DESCRIBE,
 )

@@ -6,7 +6,7 @@ after NOT_CONTROLLER it looks for the active controller again.
 
 import ipaddress
 
-from broker.handlers.response_errors import code_of
+from broker.handlers.response_errors import error_response
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
@@ -28,10 +28,6 @@ def envelope(context: ControllerContext, request: EnvelopeRequest) -> Work[Envel
     return EnvelopeResponse(response_data=response)
 
 
-def refused(context: ControllerContext, request: EnvelopeRequest, error: KafkaError) -> EnvelopeResponse:
-    return EnvelopeResponse(error_code=code_of(error))
-
-
 def _sender(request: EnvelopeRequest) -> tuple[str, str]:
     """The client's principal and address. Raises ValueError."""
     principal = (request.request_principal or b"").decode()
@@ -45,7 +41,7 @@ HANDLER = Handler(
     EnvelopeRequest,
     envelope,
     request_bytes_max=3 * REQUEST_BYTES_MAX,
-    refused=refused,
+    refused=error_response(EnvelopeResponse),
     concurrent=True,
     operation=AclOperation.CLUSTER_ACTION,
 )

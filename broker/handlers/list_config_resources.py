@@ -4,6 +4,7 @@ The response lists all topics, all brokers with their loggers, and the groups an
 a config is set.
 """
 
+from broker.handlers.response_errors import error_response
 from broker.server.context import BrokerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.slices import Steps, each
@@ -12,7 +13,7 @@ from broker.wire.api.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from broker.wire.errors import ErrorCode, KafkaError
+from broker.wire.errors import ErrorCode
 from metadata.protocol import AclOperation, ConfigResourceType
 
 _OF_CLIENT_METRICS_ONLY = (ConfigResourceType.CLIENT_METRICS,)
@@ -48,16 +49,10 @@ def _names(context: BrokerContext, kind: ConfigResourceType) -> list[str]:
             return []
 
 
-def refused(
-    context: BrokerContext, request: ListConfigResourcesRequest, error: KafkaError
-) -> ListConfigResourcesResponse:
-    return ListConfigResourcesResponse(error_code=error.code)
-
-
 HANDLER = Handler(
     ListConfigResourcesRequest,
     list_config_resources,
     request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    refused=refused,
+    refused=error_response(ListConfigResourcesResponse),
     operation=AclOperation.DESCRIBE_CONFIGS,
 )

@@ -3,7 +3,7 @@
 The controller answers, so that a client finds a reassignment that it has just begun.
 """
 
-from broker.handlers.response_errors import code_of, message_of
+from broker.handlers.response_errors import error_response
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
@@ -13,7 +13,6 @@ from broker.wire.api.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from broker.wire.errors import KafkaError
 from metadata.controller import OngoingReassignment
 from metadata.protocol import AclOperation
 
@@ -34,12 +33,6 @@ def list_partition_reassignments(
     )
 
 
-def refused(
-    context: ControllerContext, request: ListPartitionReassignmentsRequest, error: KafkaError
-) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse(error_code=code_of(error), error_message=message_of(error))
-
-
 def _listed(ongoing: OngoingReassignment) -> OngoingPartitionReassignment:
     partition = ongoing.partition
     return OngoingPartitionReassignment(
@@ -54,7 +47,7 @@ HANDLER = Handler(
     ListPartitionReassignmentsRequest,
     list_partition_reassignments,
     request_bytes_max=REQUEST_BYTES_MAX // 4,
-    refused=refused,
+    refused=error_response(ListPartitionReassignmentsResponse),
     operation=AclOperation.DESCRIBE,
     forwarded=True,
 )

@@ -1,11 +1,10 @@
 """UnregisterBroker (key 64): remove the registration of a broker (KIP-631)."""
 
-from broker.handlers.response_errors import code_of, message_of
+from broker.handlers.response_errors import error_response
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from broker.wire.errors import KafkaError
 from metadata.protocol import AclOperation
 
 
@@ -14,17 +13,11 @@ def unregister_broker(context: ControllerContext, request: UnregisterBrokerReque
     return UnregisterBrokerResponse(error_message=None)
 
 
-def refused(
-    context: ControllerContext, request: UnregisterBrokerRequest, error: KafkaError
-) -> UnregisterBrokerResponse:
-    return UnregisterBrokerResponse(error_code=code_of(error), error_message=message_of(error))
-
-
 HANDLER = Handler(
     UnregisterBrokerRequest,
     unregister_broker,
     request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    refused=refused,
+    refused=error_response(UnregisterBrokerResponse),
     operation=AclOperation.ALTER,
     forwarded=True,
 )

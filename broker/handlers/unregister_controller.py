@@ -1,11 +1,10 @@
 """UnregisterController (key 94): remove the registration of a controller (KIP-1312)."""
 
-from broker.handlers.response_errors import code_of, message_of
+from broker.handlers.response_errors import error_response
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
-from broker.wire.errors import KafkaError
 from metadata.protocol import AclOperation
 
 
@@ -16,17 +15,11 @@ def unregister_controller(
     return UnregisterControllerResponse(error_message=None)
 
 
-def refused(
-    context: ControllerContext, request: UnregisterControllerRequest, error: KafkaError
-) -> UnregisterControllerResponse:
-    return UnregisterControllerResponse(error_code=code_of(error), error_message=message_of(error))
-
-
 HANDLER = Handler(
     UnregisterControllerRequest,
     unregister_controller,
     request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    refused=refused,
+    refused=error_response(UnregisterControllerResponse),
     operation=AclOperation.ALTER,
     forwarded=True,
 )
