@@ -1,6 +1,6 @@
 """Refusals of clients that are not allowed to do something, and the operations that they are allowed (KIP-430)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -71,6 +71,15 @@ def check(context: Context[Any], operation: AclOperation, resource_type: Resourc
     """Raises the refusal if the client is not allowed to carry out the operation."""
     if not context.allows(operation, resource_type, name):
         raise refusal(resource_type)
+
+
+def member_refusal(context: Context[Any], group_id: str, topics: Iterable[str]) -> KafkaError | None:
+    """The error for a member that may not use its group, or may not describe all topics that it subscribes to."""
+    if not context.allows(AclOperation.READ, ResourceType.GROUP, group_id):
+        return refusal(ResourceType.GROUP)
+    if all(context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in topics):
+        return None
+    return refusal(ResourceType.TOPIC)
 
 
 def config_refusal(context: Context[Any], operation: AclOperation, resource_type: int, name: str) -> KafkaError | None:
