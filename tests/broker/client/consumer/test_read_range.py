@@ -30,6 +30,7 @@ from tests.support.scripted_broker import (
     brokers,
     consumer_of,
     once,
+    refusal,
 )
 from tests.support.topics_for_consumers import (
     ONE,
@@ -190,6 +191,7 @@ async def test_a_topic_counts_as_created_again_only_if_no_broker_knows_the_id() 
         async with consumer_of(other) as consumer:
             await consumer.partitions_for("topic")
             assert await offsets(consumer, 0, 3, topic_id=TOPIC_ID) == [0, 1, 2]
+            assert {topic.topic_id for fetch in leader.fetches for topic in fetch.topics} == {TOPIC_ID}
             leader.topic_id = other.topic_id
             with pytest.raises(TopicDeleted, match="deleted and created again"):
                 await offsets(consumer, 0, 3, topic_id=TOPIC_ID)
@@ -229,6 +231,15 @@ async def test_waiting_for_records_is_bounded() -> None:
     async with brokers(answer_from_log) as [broker], consumer_of(broker) as consumer:
         with pytest.raises(TimedOut, match=r"no records of topic-0 from offset 3 on were received in 0\.1 s"):
             await offsets(consumer, 3, 10, timeout_s=0.1)
+
+
+@pytest.mark.parametrize("is_repaired", [False, True])
+async def test_timeout_names_the_failure_of_the_last_fetch_only(is_repaired: bool) -> None:
+    refused = refusal(ErrorCode.KAFKA_STORAGE_ERROR)
+    async with brokers(once(refused) if is_repaired else refused) as [broker], consumer_of(broker) as consumer:
+        with pytest.raises(TimedOut) as failure:
+            await offsets(consumer, 0, 10, timeout_s=1)
+    assert ("KAFKA_STORAGE_ERROR" in str(failure.value)) != is_repaired
 
 
 async def test_damaged_batches_are_named_after_the_records_before_them() -> None:
