@@ -22,6 +22,7 @@ from broker.client.consumer.group.assignors import (
     StickyAssignor,
 )
 from broker.client.consumer.group.assignors.assignor import TopicRacks
+from broker.client.consumer.group.assignors.claims import Claim, settle_claims
 from broker.client.consumer.group.classic.messages import check_cooperative
 from broker.client.types import TopicPartition
 
@@ -144,6 +145,24 @@ def test_cooperative_sticky_believes_the_member_of_the_latest_generation() -> No
         "c2": attrs.evolve(reads("a"), owned=(TopicPartition("a", 0), TopicPartition("a", 1)), generation=5),
     }
     assert short(CooperativeStickyAssignor().assign(topics_of(a=2), members)) == {"c1": "", "c2": "a0"}
+
+
+def test_former_owner_is_the_last_one_before_the_latest_generation() -> None:
+    a0, a1, a2 = (TopicPartition("a", index) for index in range(3))
+    claims = {"c1": Claim([a0], 5), "c2": Claim([a0, a1], 3), "c3": Claim([a2, a1, a0], 2), "new": Claim([])}
+    settled = settle_claims(topics_of(a=3), {member: reads("a") for member in claims}, claims)
+    assert settled.owners == {a0: "c1", a1: "c2", a2: "c3"}
+    assert settled.former == {a0: "c2", a1: "c2", a2: "c3"}
+
+
+def test_sticky_returns_a_partition_to_its_former_owner() -> None:
+    """A member that missed a rebalance takes back what another one got meanwhile."""
+    assignor, a = StickyAssignor(), [TopicPartition("a", index) for index in range(3)]
+    readers = {member: reads("a") for member in ("c1", "c2", "c3")}
+    members = again(assignor, readers, {"c1": a}, 5) | again(assignor, {"c3": reads("a")}, {"c3": a[:1]}, 4)
+    members["c4"] = reads("b")
+    assigned = assignor.assign(topics_of(a=3, b=1), members)
+    assert short(assigned) == {"c1": "a2", "c2": "a1", "c3": "a0", "c4": "b0"}
 
 
 def test_cooperative_sticky_withholds_a_partition_that_two_members_claim() -> None:

@@ -1,4 +1,4 @@
-"""Groups of the client library whose coordinator is killed, in a cluster of three nodes."""
+"""Groups of the client library whose coordinator is killed, or refuses a join."""
 
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,11 @@ import trio
 
 from broker.client.types import OffsetAndMetadata, TopicPartition
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
+from broker.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.support.client_members import WITHIN_S, client_member, until_owned
 from tests.support.requests import create_topic
 from tests.support.running_cluster import RunningCluster, running_cluster
+from tests.support.running_node import running_node
 from tests.support.wire_client import connected
 
 BOTH: list[dict[str, Any]] = [
@@ -81,3 +83,22 @@ async def test_a_group_outlives_its_coordinator_and_commits_never_regress(
                 nursery.cancel_scope.cancel()
             assert (first.kinds(), second.kinds()) == settled
             assert [first.errors, second.errors] == [[], []]
+
+
+async def test_join_is_repeated_at_once_with_the_required_member_id_kip_394(
+    tmp_path: Path,
+) -> None:
+    """The first refusal of a join causes no pause, also the first one after a join that succeeded."""
+    patient = {"retry_backoff_ms": 120_000, "retry_backoff_max_ms": 120_000, "heartbeat_interval_ms": 100}
+    async with running_node(tmp_path, group_initial_rebalance_delay_ms=0) as node, connected(node.port) as client:
+        await create_topic(client, "a", partitions=2)
+        async with client_member(node.port, "warm", group_protocol="classic") as member:
+            await until_owned([member], ["a0", "a1"])  # the coordinator is there
+        async with client_member(node.port, "g", group_protocol="classic", **patient) as member:
+            await until_owned([member], ["a0", "a1"])
+            former = member.member.group_metadata().member_id
+            leaving = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=former)])
+            assert (await client.call(leaving, 5)).members[0].error_code == 0
+            with trio.fail_after(WITHIN_S):
+                while member.kinds() != ["assigned", "lost", "assigned"]:
+                    await trio.sleep(0.01)
