@@ -209,7 +209,6 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "benchmarks": ("broker", "jepsen", "kraft", "metadata"),
 }
 HANDLERS_KNOWN_TO = {
-    # Imports them while the node serves already.
     # Import them before a node is counted, or forked.
     "benchmarks.counted_node",
     "jepsen.testing.preparation",

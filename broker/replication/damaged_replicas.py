@@ -20,7 +20,6 @@ from broker.replication.damage_checks import DamageChecks
 from broker.replication.fetcher_context import FetcherContext
 from broker.replication.leader_role import LeaderRole
 from broker.replication.partition import Partition
-from broker.replication.segment_repair import RepairDeferred, RepairFailed, SegmentRepair
 from broker.storage.damage import Damage, DamagedRanges
 from broker.storage.log import Log
 from broker.storage.log_loader import replay_repaired
@@ -173,6 +172,8 @@ class DamagedReplicas:
         return True
 
     async def _repair(self, context: FetcherContext, partition: Partition) -> None:
+        from broker.replication.segment_repair import RepairDeferred, RepairFailed, SegmentRepair  # for start-up time
+
         replica, began, failure = self.replicas[partition], trio.current_time(), ""
         leader_epoch = partition.leader_epoch
         if began < replica.retry_at and replica.failed_epoch == partition.leader_epoch:

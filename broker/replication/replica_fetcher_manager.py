@@ -1,7 +1,7 @@
 """The replica fetchers of a broker: one for each broker that leads partitions which it follows."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 
@@ -9,7 +9,9 @@ from broker.replication.fetch_plan import PartitionKey
 from broker.replication.fetcher_context import FetcherContext
 from broker.replication.followed_partitions import partition_key
 from broker.replication.partition import Partition
-from broker.replication.replica_fetcher import ReplicaFetcher
+
+if TYPE_CHECKING:
+    from broker.replication.replica_fetcher import ReplicaFetcher
 
 # Makes truncations of these partitions' logs durable, so that they take appends again: `LogManager.settle`.
 SettleLogs: TypeAlias = Callable[[Sequence[tuple[str, int]]], Awaitable[None]]
@@ -61,12 +63,14 @@ class ReplicaFetcherManager:
                 for fetcher in unstarted:
                     nursery.start_soon(fetcher.run)
 
-    def _fetcher_for(self, partition: Partition) -> ReplicaFetcher | None:
+    def _fetcher_for(self, partition: Partition) -> "ReplicaFetcher | None":
         source_id = partition.source
         if source_id is None or partition in self._truncated:
             return None
         fetcher = self._fetchers.get(source_id)
         if fetcher is None:
+            from broker.replication.replica_fetcher import ReplicaFetcher  # for start-up time
+
             fetcher = self._fetchers[source_id] = ReplicaFetcher(self._context, source_id, self._partition_truncated)
             self._unstarted.append(fetcher)
             self._work.set()

@@ -9,9 +9,7 @@ from typing import Final
 
 import trio
 
-from broker.storage.cleaner.compaction import Compaction, CompactionAborted
 from broker.storage.cleaner.log_to_clean import LogToClean, find_log_to_clean
-from broker.storage.cleaner.offset_map import OffsetMap
 from broker.storage.cleaner.pacing import CleaningPacer, Throttle
 from broker.storage.copy_marker import unmark_copied
 from broker.storage.log import Log
@@ -130,6 +128,9 @@ class Cleaner:
         return to_clean if to_clean is not None and to_clean.is_due(log.config.min_cleanable_dirty_ratio) else None
 
     async def _clean(self, directory: LogDir, key: PartitionKey, log: Log, to_clean: LogToClean) -> None:
+        from broker.storage.cleaner.compaction import Compaction, CompactionAborted  # for start-up time
+        from broker.storage.cleaner.offset_map import OffsetMap
+
         config = self.config
         compaction = Compaction(
             self._env.disk,

@@ -13,7 +13,7 @@ on where it was (`ScrubPlace`).
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 import trio
@@ -25,17 +25,18 @@ from broker.storage.producer_replay import replay_from_snapshot
 from broker.storage.scrub.log_files import LogFilesScrub
 from broker.storage.scrub.pacing import FILE_BYTES_MIN, ScrubPacer
 from broker.storage.scrub.place import ScrubPlace
-from broker.storage.scrub.segment_check import SegmentCheck
-from broker.storage.scrub.segment_scrub import ATTEMPTS_MAX, ReportDamage, SegmentScrub
 from broker.storage.scrub.segment_view import SegmentView
 from broker.storage.scrub.statistics import ScrubStatistics
-from broker.storage.scrub.transactions_check import open_transactions
 from broker.storage.segment import Segment
 from broker.wire.errors import WireError
 from kraft import lazy_attrs
 from kraft.env import Env, FsyncFailed, lacks_resources
 from metadata.configuration import BrokerConfigs
 from metadata.configuration.settings import from_key
+
+if TYPE_CHECKING:
+    from broker.storage.scrub.segment_check import SegmentCheck
+    from broker.storage.scrub.segment_scrub import ReportDamage
 
 # A pass is spread over this share of the interval, so that logs that grow meanwhile do not make it late.
 _SPREAD: Final = 0.8
@@ -94,7 +95,7 @@ class Scrubber:
         env: Env,
         log_manager: LogManager,
         config: ScrubConfig,
-        report: ReportDamage,
+        report: "ReportDamage",
         metadata: MetadataFiles | None = None,
     ) -> None:
         self._env = env
@@ -106,7 +107,6 @@ class Scrubber:
         self.statistics = ScrubStatistics()
         self._pacer = ScrubPacer(config.io_max_bytes_per_second)
         self._rate_until_s = 0.0
-        self._segments = SegmentScrub(env, log_manager, self._pacer, self.statistics, report)
         self._report = report
         self._log_files = LogFilesScrub(env, self.statistics)
 
@@ -190,14 +190,17 @@ class Scrubber:
             if segment is None:
                 return
             place.move(key, segment.base_offset)
-            check = await self._scrub_segment(self._segments, key, log, segment, opened)
+            check = await self._scrub_segment(self._pacer, key, log, segment, opened)
             opened = check.transactions.open if check is not None and check.transactions.is_complete else None
             base_offset = segment.base_offset + 1
 
     async def _scrub_segment(
-        self, scrub: SegmentScrub, key: PartitionKey, log: Log, segment: Segment, opened: Mapping[int, int] | None
-    ) -> SegmentCheck | None:
+        self, pacer: ScrubPacer, key: PartitionKey, log: Log, segment: Segment, opened: Mapping[int, int] | None
+    ) -> "SegmentCheck | None":
         """Scrub one segment; None if the log has changed under each attempt, or lost the segment."""
+        from broker.storage.scrub.segment_scrub import ATTEMPTS_MAX, SegmentScrub  # for start-up time
+
+        scrub = SegmentScrub(self._env, self._log_manager, pacer, self.statistics, self._report)
         for _ in range(ATTEMPTS_MAX):
             view = SegmentView.of(key, log, segment)
             if not view.holds(self._log_manager):
@@ -217,6 +220,8 @@ class Scrubber:
 
     async def _open_transactions(self, log: Log, segment: Segment) -> Mapping[int, int] | None:
         """The transactions that are open at the start of a segment; None if an earlier segment is damaged."""
+        from broker.storage.scrub.transactions_check import open_transactions  # for start-up time
+
         segments = [
             (each.path, each.base_offset, each.written)
             for each in log.segments
@@ -236,14 +241,13 @@ class Scrubber:
             key = await self._log_manager.suspects.next()
             # Readers wait for it, so that the rate of a pass, which may take a week, is not that of this.
             pacer = ScrubPacer(self.config.io_max_bytes_per_second)
-            scrub = SegmentScrub(self._env, self._log_manager, pacer, self.statistics, self._report)
             log, directory = self._log_manager.logs.get(key), self._log_manager.directory_of(*key)
             if log is None or directory is None:
                 continue
             with self._log_manager.offline_on_error(directory), _left_out_without_resources():
                 for segment in list(log.segments):
                     if segment.transaction_index.is_damaged(segment.base_offset):
-                        await self._scrub_segment(scrub, key, log, segment, None)
+                        await self._scrub_segment(pacer, key, log, segment, None)
 
     def _place_of(self, directory: LogDir) -> ScrubPlace:
         place = self._places.get(directory.path)
