@@ -118,6 +118,8 @@ def parse_listeners(text: str, protocols: Mapping[str, SecurityProtocol]) -> tup
         name = match[1].upper()
         if name not in protocols:
             raise InvalidConfig(f"{problem}No security protocol defined for listener {name}")
+        if not 0 <= int(match[3]) <= _PORT_MAX:
+            raise InvalidConfig(f"{problem}port out of range:{match[3]}")
         listeners.append(Listener(name, match[2], int(match[3]), protocols[name]))
     if len({listener.name for listener in listeners}) != len(listeners):
         raise InvalidConfig(f"Each listener must have a different name, listeners: {text}")

@@ -35,6 +35,8 @@ def test_listeners_are_names_hosts_and_ports() -> None:
         ("A:9092", "Error creating broker listeners from 'A:9092': Unable to parse A:9092 to a broker endpoint"),
         ("A://h:x", "Error creating broker listeners from 'A://h:x': Unable to parse A://h:x to a broker endpoint"),
         ("X://h:1", "Error creating broker listeners from 'X://h:1': No security protocol defined for listener X"),
+        ("A://h:65536", "Error creating broker listeners from 'A://h:65536': port out of range:65536"),
+        ("A://h:-1", "Error creating broker listeners from 'A://h:-1': port out of range:-1"),
         ("A://h:1,a://h:2", "Each listener must have a different name, listeners: A://h:1,a://h:2"),
     ],
 )
