@@ -6,6 +6,9 @@ import attrs
 
 # The leader epoch of an answer if the client does not know it.
 UNKNOWN_EPOCH: Final = -1
+# The result of `describe-empty-share-group`, whose value is the group, if there is no such group. Otherwise it is the
+# group's state.
+GONE: Final = "gone"
 
 
 @attrs.frozen

@@ -22,7 +22,8 @@ from jepsen.checkers.share_states import (
     FinalStatesStay,
     StoredCountsAreOfDeliveries,
 )
-from jepsen.history import History, Operation
+from jepsen.history import History, Operation, Outcome
+from jepsen.share_values import GONE
 from metadata.protocol import AcknowledgeType
 
 
@@ -107,6 +108,16 @@ class LocksAreExclusive:
                         yield Anomaly(type(self).__name__, what, (excerpt(holder, offset), excerpt(other, offset)))
 
 
+class EmptyGroupsStay:
+    """A share group without members keeps its position in its topics: it exists until it is deleted, as in Kafka."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        for operation in history.of("describe-empty-share-group", outcome=Outcome.OK):
+            if operation.result == GONE:
+                what = f"share group {operation.value} is gone, and was not deleted"
+                yield Anomaly(type(self).__name__, what, (operation,))
+
+
 def _may_follow(delivery: Delivery, read: Operation) -> bool:
     return completed(delivery.operation) > read.invoked_at
 
@@ -148,4 +159,5 @@ SHARE_CHECKERS: Final[tuple[Checker, ...]] = (
     FinalStatesHaveReasons(),
     FinalStatesStay(),
     StoredCountsAreOfDeliveries(),
+    EmptyGroupsStay(),
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
+import trio
 
 from broker.client import (
     Admin,
@@ -21,8 +22,9 @@ from broker.client import (
 from broker.coordinator.internal_topics import SHARE_GROUP_STATE
 from broker.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from broker.wire.errors import ErrorCode
 from broker.wire.records import iter_headers
-from jepsen.share_values import ShareGroupSettings, StoredWrite, StoredWrites
+from jepsen.share_values import GONE, ShareGroupSettings, StoredWrite, StoredWrites
 from jepsen.stored_share_states import stored_writes
 from jepsen.values import Polling
 from jepsen.workloads.administration import open_admin
@@ -31,6 +33,7 @@ from jepsen.workloads.consumer import FetchRefused, fetch
 
 _FEATURE: Final = "share.version"
 _DESCRIBE_VERSION: Final = 4
+_EMPTY: Final = "Empty"
 
 
 async def begin_share_groups(client: Client, level: int, groups: Sequence[ShareGroupSettings]) -> None:
@@ -105,6 +108,27 @@ async def _described(client: Client, settings: ShareGroupSettings) -> Mapping[st
 async def _is_finished(admin: Admin, group: str, partitions: Sequence[TopicPartition]) -> bool:
     offsets = (await admin.list_share_group_offsets({group: partitions})).value(group).raise_first()
     return all((offset := offsets[each]) is not None and offset.lag == 0 for each in partitions)
+
+
+async def describe_empty_group(client: Client, group: str, check_interval_s: float) -> None:
+    """Describe a share group that has been without members for two checks for expired groups. It still exists."""
+    while await _state_of(client, group) not in (_EMPTY, GONE):
+        await client.back_off()
+    await trio.sleep(2 * check_interval_s)
+    operation = client.history.invoke(client.name, "describe-empty-share-group", group)
+    client.history.ok(operation, await _state_of(client, group))
+
+
+async def _state_of(client: Client, group: str) -> str:
+    """The state of a group as Kafka names it, GONE if it does not exist."""
+    while True:
+        try:
+            async with open_admin(client) as admin:
+                return (await admin.describe_groups([group])).value(group).state
+        except (ClientError, KafkaError) as error:
+            if isinstance(error, KafkaError) and error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+                return GONE
+            await client.back_off()
 
 
 async def read_share_states(client: Client, topics: Mapping[bytes, str]) -> None:

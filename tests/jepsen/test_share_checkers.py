@@ -9,6 +9,7 @@ from broker.coordinator.share.share_state import ACKNOWLEDGED, ARCHIVED, AVAILAB
 from jepsen.checkers import SHARE_CHECKERS
 from jepsen.history import Operation
 from jepsen.share_values import (
+    GONE,
     UNKNOWN_EPOCH,
     Acknowledging,
     Acquired,
@@ -95,6 +96,11 @@ def kept(history: SampleShareHistory) -> None:
         history.said("a", 2, RELEASE)
 
 
+def kept_by_an_empty_group(history: SampleShareHistory) -> None:
+    kept(history)
+    history.did("describe-empty-share-group", "g", "Empty")
+
+
 def kept_with_unknown_outcomes(history: SampleShareHistory) -> None:
     """The answer to an acceptance is lost. So is the last delivery of record 2, whose lock expires."""
     history.got("a", 0)
@@ -174,6 +180,7 @@ def kept_after_the_session(history: SampleShareHistory) -> None:
     [
         kept,
         kept_with_unknown_outcomes,
+        kept_by_an_empty_group,
         kept_by_a_lock_that_expires_at_the_limit,
         kept_by_a_leader_that_fails_before_it_stores_the_end_of_a_lock,
         kept_with_a_late_repetition,
@@ -309,7 +316,14 @@ def let_two_acknowledge_at_once(history: SampleShareHistory) -> None:
     history.said("a", 0, ACCEPT, epoch=UNKNOWN_EPOCH)
 
 
+def lose_an_empty_group(history: SampleShareHistory) -> None:
+    history.got("a", 0)
+    history.said("a", 0, ACCEPT)
+    history.did("describe-empty-share-group", "g", GONE)
+
+
 BREAKS: Final = {
+    lose_an_empty_group: "EmptyGroupsStay",
     deliver_a_record_beyond_the_end: "DeliveredRecordsAreOfTheLog",
     deliver_another_record: "DeliveredRecordsAreOfTheLog",
     skip_a_record: "EveryRecordIsFinished",

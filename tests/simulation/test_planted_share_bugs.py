@@ -18,6 +18,7 @@ SEEDS_MAX = 4
 SEARCHES: Final[dict[str, tuple[str, int, float, Sequence[str]]]] = {
     "records that were delivered too often are no dead letters": ("FailedRecordsAreDeadLetters", 1, 10.0, ()),
     "acquired records are not locked": ("LocksAreExclusive", 2, 6.0, ()),
+    "groups without members expire": ("EmptyGroupsStay", 1, 6.0, ()),
     "delivery counts are lost with the leader": ("DeliveriesAreCounted", 2, 20.0, tuple(FAULTS)),
     "released records are skipped": ("FinalStatesHaveReasons", 1, 6.0, ()),
     "the start offset passes records in flight": ("EveryRecordIsFinished", 2, 15.0, ("reassign",)),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from broker.coordinator.group.share.share_group import ShareGroup
 from broker.coordinator.share.share_state import StateBatch
 from broker.share_partitions.in_flight import InFlightRange, RecordState
 from broker.share_partitions.led_partition import LedSharePartition
@@ -64,11 +65,21 @@ def _rejected_only(state_for: Any) -> Any:
     return wrong
 
 
+def _expiring(retention_begins_ms: Any) -> Any:
+    """A share group without members expires, like a consumer group without offsets."""
+
+    def wrong(group: ShareGroup, commit_timestamp_ms: int) -> int | None:
+        return commit_timestamp_ms
+
+    return wrong
+
+
 SHARE_BUGS: dict[str, Bug] = {
     "acquired records are not locked": PatchedFunction(InFlightRange, "acquire", _lock_of_no_time),
     "records that were delivered too often are no dead letters": PatchedFunction(
         SharePartition, "_state_for", _rejected_only
     ),
+    "groups without members expire": PatchedFunction(ShareGroup, "retention_begins_ms", _expiring),
     "delivery counts are lost with the leader": PatchedFunction(SharePartition, "_load", _first_delivery),
     "released records are skipped": PatchedFunction(SharePartition, "_state_for", _archived),
     "the start offset passes records in flight": PatchedFunction(LedSharePartition, "_store", _from_the_end),

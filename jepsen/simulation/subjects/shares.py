@@ -26,7 +26,7 @@ from jepsen.workloads.client import Client
 from jepsen.workloads.consumer import read_all
 from jepsen.workloads.dead_letter_reader import read_dead_letters
 from jepsen.workloads.producer import produce_to_all
-from jepsen.workloads.share_administration import begin_share_groups, wait_finished
+from jepsen.workloads.share_administration import begin_share_groups, describe_empty_group, wait_finished
 from jepsen.workloads.share_member import churn_share_members, finish_records
 from jepsen.workloads.share_session import ShareGroup
 
@@ -39,6 +39,7 @@ _LEVEL: Final = 2
 _READ_BYTES: Final = 1 << 20
 _PRODUCED_PER_SECOND: Final = (0.3, 1.0, 2.0)
 _LIFETIME_SECONDS: Final = (4.0, 15.0, 60.0)
+_RETENTION_CHECK_S: Final = 1.0
 # Short timeouts, and state that is stored in many small pieces and pruned soon.
 SHARE_CONFIGS: Final[Mapping[str, str]] = {
     "group.share.min.session.timeout.ms": "6000",
@@ -52,7 +53,7 @@ SHARE_CONFIGS: Final[Mapping[str, str]] = {
     "share.coordinator.state.topic.prune.interval.ms": "3000",
     "share.coordinator.cold.partition.snapshot.interval.ms": "5000",
     # Groups that are empty meanwhile stay: they have no offsets whose retention could end.
-    "offsets.retention.check.interval.ms": "1000",
+    "offsets.retention.check.interval.ms": f"{_RETENTION_CHECK_S * 1000:.0f}",
 }
 
 
@@ -195,6 +196,8 @@ class ShareClients:
                 await run(client, wait_finished, client, group.name, ends)
             nursery.cancel_scope.cancel()
         self._stored.record(client)
+        for group in self._groups:
+            await run(client, describe_empty_group, client, group.name, _RETENTION_CHECK_S)
         for index in range(_PARTITIONS):
             await run(client, read_dead_letters, client, DEAD_LETTERS, index)
 
