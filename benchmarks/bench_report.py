@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> tuple[Path, int]:
         if not series.measured and not series.failed:
             continue
         found[name] = series
-        print(f"\n{report.table(['figure', 'unit', *series.nodes, 'ratio', 'aim', ''], series.rows())}", flush=True)
+        print(f"\n{series.table()}", flush=True)
     if not found:
         raise NothingChosen
     result = {

@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         measure(certificates, series, options.rounds, options.seconds)
     without = Series([Kraft.name, _PLAIN], [attrs.evolve(each, aim=None) for each in series.measured])
     for shown in (Series([Kraft.name, ApacheKafka.name], series.measured), without):
-        print(report.table(["figure", "unit", *shown.nodes, "ratio", "aim", ""], shown.rows()), end="\n\n")
+        print(shown.table(), end="\n\n")
     print(report.save("tls", {"figures": series.as_json()}))
     return exit_code([series])
 

@@ -273,8 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found: dict[str, Series] = {}
     for name in options.only if kinds else ():
         series = found[name] = RUNS[name](kinds, options)
-        compared = ["ratio", "aim", ""] if len(series.nodes) == 2 else []
-        print(f"\n{name}\n\n{report.table(['figure', 'unit', *series.nodes, *compared], series.rows())}", flush=True)
+        print(f"\n{name}\n\n{series.table()}", flush=True)
     print(f"\n{report.save('transactions', {name: series.as_json() for name, series in found.items()})}")
     return exit_code(found.values())
 

@@ -5,11 +5,16 @@ from typing import Any, Self
 
 import attrs
 
-from benchmarks.report import median, number
+from benchmarks.report import median, number, table
 
 # The ends of the names of figures about CPU time. The rest of the name is that of the load.
 SERVER_CPU, CLIENT_CPU = ": server CPU", ": client CPU"
 WITHIN_THE_NOISE = "within the noise"
+_COMPARED = ("ratio", "aim", "aim is")
+_LEGEND = f"""\
+ratio: how many times better {{0}} is than {{1}}, by the medians of the rounds; above 1, {{0}} is better.
+{WITHIN_THE_NOISE}: the rounds of the two overlap, so that the ratio may be chance.
+aim: the smallest ratio that the project accepts."""
 
 
 @attrs.frozen
@@ -113,6 +118,12 @@ class Series:
             rows.append(row)
         return rows
 
+    def table(self) -> str:
+        """The rows as a table, which is explained below it if it compares two nodes."""
+        is_comparison = len(self.nodes) == 2
+        shown = table(["figure", "unit", *self.nodes, *(_COMPARED if is_comparison else ())], self.rows())
+        return f"{shown}\n\n{_LEGEND.format(*self.nodes)}" if is_comparison else shown
+
     def as_json(self) -> list[dict[str, object]]:
         return [
             {
@@ -145,4 +156,4 @@ def _compared(comparison: Comparison | None, aim: float | None) -> list[str]:
         ratio += f", {WITHIN_THE_NOISE}"
     if aim is None:
         return [ratio, "", ""]
-    return [ratio, f"{aim:.2f}", "met" if comparison.ratio >= aim else "MISSED"]
+    return [ratio, f"{aim:.2f}", "met" if comparison.ratio >= aim else "missed"]

@@ -1,7 +1,6 @@
 """The servers under test, with one small interface: start, addresses, process id, stop."""
 
 import contextlib
-import os
 import shutil
 import subprocess
 import sys
@@ -187,9 +186,20 @@ class Kraft(Peer):
 
 def touch_memory(size_bytes: int = 4 << 30) -> None:
     """Write and remove a large file once. Memory of a virtual machine that was never used makes the first writes to the
-    page cache ten times slower, which would count against the first server.
+    page cache ten times slower, which would count against the first server. Prints its progress, as it takes some time.
+
+    Ends the process if the file cannot be written, for example because the disk is full.
     """
-    with tempfile.NamedTemporaryFile(prefix="bench-touch-") as file:
-        chunk = bytes(8 << 20)
-        for _ in range(size_bytes // len(chunk)):
-            os.write(file.fileno(), chunk)
+    size = f"{size_bytes / (1 << 30):g} GiB"
+    print(
+        f"... writing {size} to {tempfile.gettempdir()}, so that no server is the first to use memory", file=sys.stderr
+    )
+    chunk = bytes(8 << 20)
+    try:
+        with tempfile.TemporaryFile(prefix="bench-touch-", buffering=0) as file:
+            for written in range(0, size_bytes, len(chunk)):
+                file.write(chunk)
+                if not (written + len(chunk)) % (1 << 30):
+                    print(f"... {(written + len(chunk)) >> 30} of {size}", file=sys.stderr)
+    except OSError as error:
+        raise SystemExit(f"{size} cannot be written to {tempfile.gettempdir()}: {error.strerror}") from error

@@ -1,12 +1,15 @@
 """Figures of the operating system about a process."""
 
+import errno
+import io
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from benchmarks import processes
+from benchmarks import peers, processes
 
 # Prints its CPU time after a thread with most of it has ended.
 _BURN = """
@@ -32,3 +35,16 @@ def test_cpu_time_includes_threads_that_have_ended() -> None:
         process.communicate("\n")
     with pytest.raises(ProcessLookupError):
         processes.cpu_seconds(process.pid)
+
+
+def test_memory_is_touched_with_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    peers.touch_memory(8 << 20)
+    assert capsys.readouterr().err.startswith("... writing 0.0078125 GiB to ")
+
+    class FullFile(io.BytesIO):
+        def write(self, data: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **options: FullFile())
+    with pytest.raises(SystemExit, match=r"cannot be written to .*: No space left on device"):
+        peers.touch_memory(8 << 20)

@@ -111,6 +111,17 @@ def test_table_of_a_run_marks_a_ratio_within_the_noise_if_it_has_a_spread() -> N
     assert [row[4] for row in series.rows()] == ["1.33, within the noise", "4.67"]
 
 
+def test_table_of_two_nodes_explains_its_columns() -> None:
+    series = Series([OURS, KAFKA])
+    series.add(OURS, [Figure("a", "s", 2.0, False, 1.0)])
+    series.add(KAFKA, [Figure("a", "s", 1.0, False, 1.0)])
+    head, _, row, _, *explained = series.table().splitlines()
+    assert [cell.strip() for cell in head.split("|")[1:-1]] == ["figure", "unit", OURS, KAFKA, "ratio", "aim", "aim is"]
+    assert row.split("|")[-2].strip() == "missed"
+    assert all(f"{name}:" in "\n".join(explained) for name in ("ratio", "aim", "within the noise"))
+    assert len(Series([OURS], series.measured).table().splitlines()) == 3
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0, "0.00"), (0.0123, "0.012"), (0.1, "0.10"), (9.99, "9.99"), (12.34, "12.3"), (123456, "123,456")],
