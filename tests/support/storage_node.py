@@ -59,9 +59,9 @@ class FragileDisk(RealDisk):
 class Node:
     """The storage of one node with the log directories a and b, which tests start and stop."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: FragileDisk | None = None) -> None:
         self.a, self.b = path / "a", path / "b"
-        self.disk = FragileDisk()
+        self.disk = disk or FragileDisk()
         self.config = LogManagerConfig(directories=(str(self.a), str(self.b)), node_id=1)
         self.events: list[dict[str, object]] = []
         self.now_ms = NOW_MS

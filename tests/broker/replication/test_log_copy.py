@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import pytest
@@ -23,7 +23,9 @@ from broker.storage.log_manager import LogManager
 from broker.wire.errors import ErrorCode, KafkaError
 from tests.support.bad_sectors import BadDisk
 from tests.support.logs import append, no_trace
-from tests.support.storage_node import ORDERS, Node
+from tests.support.storage_node import ORDERS, FragileDisk, Node
+
+T = TypeVar("T")
 
 KEY = ("orders", 0)
 SMALL_SEGMENTS = LogConfig(segment_bytes=400)
@@ -93,8 +95,16 @@ def _content(log: Log) -> bytes:
     return content
 
 
-async def copying(path: Path, config: LogConfig = SMALL_SEGMENTS) -> Copying:
-    node = Node(path)
+class DiskWithoutThreads(FragileDisk):
+    """Reads at once: virtual time passes while a thread works, the more of it the busier the machine is."""
+
+    async def run_apart(self, work: Callable[[], T]) -> T:
+        await trio.lowlevel.checkpoint()
+        return work()
+
+
+async def copying(path: Path, config: LogConfig = SMALL_SEGMENTS, disk: FragileDisk | None = None) -> Copying:
+    node = Node(path, disk)
     return Copying(node, await node.start(config=config), config)
 
 
@@ -223,7 +233,7 @@ async def test_failed_read_of_the_last_piece_is_a_failure_of_the_current_log(tmp
 
 
 async def test_quota_bounds_the_bytes_of_a_second(tmp_path: Path, autojump_clock: Any) -> None:
-    it = await copying(tmp_path, LogConfig())
+    it = await copying(tmp_path, LogConfig(), DiskWithoutThreads())
     for _ in range(10):
         append(it.log, bytes(1_000))
     it.quota = 2_500
