@@ -14,13 +14,19 @@ from metadata.controller import Controller
 from metadata.image import BrokerImage
 from metadata.records import BrokerEndpoint
 
-# How long a probe takes at most. If a host neither accepts nor refuses the connection, the probe has no result: the
+# How long an attempt takes at most. If a host neither accepts nor refuses the connection, the probe has no result: the
 # controller fences a suspected broker after a shorter time.
 _PROBE_TIMEOUT_S: Final = 1.0
+# The first pause between two attempts; each is twice as long as the one before.
+_PAUSE_S: Final = 0.01
 
 
 class BrokerProbes:
-    """Connects to brokers that the controller suspects, with one attempt per broker at a time, in `nursery`."""
+    """Connects to brokers that the controller suspects, with one attempt per broker at a time, in `nursery`.
+
+    The kernel closes the sockets of a process that ends one after the other, while some are still in use. It may accept
+    a connection after it has reset others, so a broker is probed again while it is suspected.
+    """
 
     def __init__(self, controller: Controller, listener_name: str, nursery: trio.Nursery) -> None:
         self._controller = controller
@@ -36,12 +42,20 @@ class BrokerProbes:
             self._nursery.start_soon(self._probe, broker)
 
     async def _probe(self, broker: BrokerImage) -> None:
-        endpoint = self._endpoint(broker)
+        endpoint, pause_s = self._endpoint(broker), _PAUSE_S
         try:
-            if endpoint is not None and await _is_refused(endpoint):
-                self._controller.expire_suspect_broker(broker.broker_id, broker.broker_epoch)
+            while endpoint is not None and self._is_suspect(broker):
+                if await _is_refused(endpoint):
+                    self._controller.expire_suspect_broker(broker.broker_id, broker.broker_epoch)
+                    break
+                await trio.sleep(pause_s)
+                pause_s *= 2
         finally:
             del self._probed[broker.broker_id]
+
+    def _is_suspect(self, broker: BrokerImage) -> bool:
+        suspect = self._controller.suspect_broker(broker.broker_id)
+        return suspect is not None and suspect.broker_epoch == broker.broker_epoch
 
     def _endpoint(self, broker: BrokerImage) -> BrokerEndpoint | None:
         return broker.end_points.get(self._listener_name)

@@ -183,6 +183,7 @@ async def metadata_node(
     seed: int = 5,
     *,
     watches_brokers: bool = False,
+    connection_lost_grace_ms: int = 300,
     tokens: DelegationTokenConfig | None = None,
     trace: Tracer = lambda kind, /, **fields: None,
 ) -> AsyncIterator[MetadataNode]:
@@ -191,7 +192,11 @@ async def metadata_node(
     me = ReplicaKey(1, directory_id("d1"))
     voters = VoterSet((Voter(me, "127.0.0.1:9093"),))
     config = RaftNodeConfig(QuorumConfig(me, "127.0.0.1:9093"), CLUSTER_ID, voters)
-    controller_config = ControllerConfig(cluster_id=CLUSTER_ID, tokens=tokens or DelegationTokenConfig())
+    controller_config = ControllerConfig(
+        cluster_id=CLUSTER_ID,
+        connection_lost_grace_ms=connection_lost_grace_ms,
+        tokens=tokens or DelegationTokenConfig(),
+    )
     log, loader = await RaftNode.open(env, METADATA_DIRECTORY, config), MetadataLoader()
     controller = Controller(controller_config, log, loader, schema(), env)
     snapshots = SnapshotGenerator(log, loader, snapshot_bytes, snapshot_interval_ms)
