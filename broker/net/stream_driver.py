@@ -96,13 +96,13 @@ class StreamTransport:
             return
         self._is_sending = True
         try:
-            while await self._send_parts(stream):
+            while self._connection.outgoing and await self._send_parts(stream):
                 self._scheduler.run(self._connection)
         finally:
             self._is_sending = False
 
     async def _send_parts(self, stream: trio.abc.Stream) -> bool:
-        """Send the parts that are outgoing now; False if there are none, or if the connection has failed."""
+        """Send the parts that are outgoing now; False if the connection has failed."""
         connection = self._connection
         parts = connection.outgoing[:]
         try:
@@ -113,7 +113,7 @@ class StreamTransport:
             return False
         del connection.outgoing[: len(parts)]
         connection.outgoing_size = sum(map(len, connection.outgoing))
-        return bool(parts)
+        return True
 
 
 def _pieces(parts: Iterable[Part]) -> Iterator[Buffer]:

@@ -121,13 +121,15 @@ class EventLoop:
             runner.instruments = {}  # Trio's own collection answers in Python, in each step, that it is empty
             runner.clock.start_clock()
             runner.init_task = runner.spawn_impl(runner.init, (main, args), None, "<init>", system_task=True)
-            outside = runner.entry_queue
+            outside, clock, deadlines = runner.entry_queue, runner.clock, runner.deadlines
             while runner.tasks:
                 if outside.queue or outside.idempotent_queue:
                     runner.io_manager.process_events((yield 0.0))
                 elif not runner.runq:
-                    runner.clock.deadline_to_sleep_time(runner.deadlines.next_deadline())
-                runner.deadlines.expire(runner.clock.current_time())
+                    clock.deadline_to_sleep_time(deadlines.next_deadline())
+                scheduled = deadlines._heap
+                if scheduled and scheduled[0][0] <= clock.now:
+                    deadlines.expire(clock.now)
                 if runner.runq:
                     self._run_batch(runner)
         except trio.TrioInternalError:
