@@ -123,6 +123,14 @@ def test_aborted_transactions_are_left_out_whatever_is_taken_first_kip_98() -> N
     assert read(fetched(data, aborted=aborted), read_committed=False) == [0, 1, 2, 3, 5, 6]
 
 
+def test_batch_outside_of_transactions_is_no_part_of_its_producers_aborted_transaction_kip_98() -> None:
+    aborted = [AbortedTransaction(producer_id=7, first_offset=0)]
+    for is_transactional, found in ((True, []), (False, [0, 1])):
+        records, sent = [Record(value=b"a"), Record(value=b"b")], {"producer_id": 7, "producer_epoch": 0}
+        data = encode_batch(records, base_sequence=0, transactional=is_transactional, **sent)
+        assert read(fetched(data, aborted=aborted), read_committed=True) == found
+
+
 def test_a_damaged_batch_is_an_error_once_the_records_before_it_are_taken() -> None:
     damaged = bytearray(batch(3, 3))
     damaged[-1] ^= 1
