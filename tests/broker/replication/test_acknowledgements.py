@@ -48,6 +48,20 @@ def test_discarded_waiter_is_not_completed() -> None:
     assert (first.results, second.results) == ([], [ErrorCode.NOT_LEADER_OR_FOLLOWER])
 
 
+def test_waiters_fail_in_the_order_in_which_they_were_added() -> None:
+    acknowledgements, failed = Acknowledgements(), list[int]()
+
+    class Numbered(Waiting):
+        def complete(self, code: ErrorCode) -> None:
+            failed.append(numbers[self])
+
+    numbers = {Numbered(): number for number in range(3)}
+    for waiter in numbers:
+        acknowledgements.add(waiter, 1)
+    acknowledgements.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert failed == [0, 1, 2]
+
+
 def test_completed_waiter_may_add_another_one() -> None:
     """A completed response lets the connection's next request run, which appends."""
     acknowledgements = Acknowledgements()

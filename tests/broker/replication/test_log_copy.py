@@ -65,6 +65,11 @@ class Copying:
         throttle = Throttle(11, 1_000, quota=lambda: self.quota, now_ms=lambda: self.now_ms)
         return LogCopy(self.node.env, self.partition, self.log, self.future, self.directory, throttle)
 
+    def begin_again(self) -> LogCopy:
+        """Begin with an empty copy."""
+        self.futures.remove(KEY)
+        return self.begin()
+
     async def catch_up(self) -> None:
         while await self.copy.advance():
             pass
@@ -169,13 +174,19 @@ async def test_copy_is_not_complete_while_the_log_is_being_cleaned(tmp_path: Pat
     it.check_same()
 
 
-async def test_durable_copy_has_its_recovery_point_in_the_checkpoint_of_its_directory(tmp_path: Path) -> None:
-    """Otherwise a restart would recover the whole log."""
-    it = await copying(tmp_path, LogConfig())
-    append(it.log, b"value")
+async def test_durable_copy_has_its_offsets_in_the_checkpoints_of_its_directory(tmp_path: Path) -> None:
+    """Otherwise a restart would recover the whole log, show deleted records, and compact all of it again."""
+    it = await copying(tmp_path, LogConfig(cleanup_policy=("compact",)))
+    for value in (b"one", b"two", b"three"):
+        append(it.log, value, key=b"key")
+    it.log.cleaned_offset = 2
+    it.copy = it.begin_again()
+    await it.catch_up()
+    it.log.advance_log_start_offset(1)
     await it.catch_up()
     await it.copy.make_durable()
-    assert list(it.directory.recovery_points.read().values()) == [1]
+    checkpoints = it.directory.recovery_points, it.directory.log_start_offsets, it.directory.cleaned_offsets
+    assert [each.read() for each in checkpoints] == [{KEY: 3}, {KEY: 1}, {KEY: 2}]
 
 
 async def test_copy_of_a_compacted_log_has_its_gaps(tmp_path: Path) -> None:

@@ -363,3 +363,18 @@ def test_leader_without_another_replica_in_sync_hands_nothing_over(harness: Harn
     harness.become(replicas=replicas, isr=(LOCAL,))
     assert not harness.leader.propose_handover()
     assert harness.proposed == 0
+
+
+@pytest.mark.parametrize("change", ["another leader", "smaller isr", "failed log directory"])
+def test_waits_for_deletions_are_checked_again_when_role_or_isr_change(tmp_path: Path, change: str) -> None:
+    harness, waiter = Harness(tmp_path), Waiting()
+    harness.become()
+    harness.partition.waiters.for_deletions[waiter] = None
+    if change == "another leader":
+        harness.become(epoch=1, version=1, leader=A)
+    elif change == "smaller isr":
+        harness.become(version=1, isr=(LOCAL, A))
+    else:
+        harness.partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert waiter.notified == 1
+    assert not harness.partition.waiters.for_deletions

@@ -9,6 +9,8 @@ import trio
 
 from broker.client import Producer
 from broker.replication.partition import Partition
+from broker.storage.log_manager import LogManager
+from broker.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from broker.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from broker.wire.errors import ErrorCode
 from tests.support.faulty_disk import FaultyDisk
@@ -37,6 +39,11 @@ def assigned_directory(node: RunningNode) -> bytes:
     assert node.node.broker is not None
     topic = node.node.broker._shared.loader.image.topics.by_name["topic"]
     return topic.partitions[0].directories[0]
+
+
+def log_manager(node: RunningNode) -> LogManager:
+    assert node.node.broker is not None
+    return node.node.broker._log_manager
 
 
 async def moved(node: RunningNode, client: WireClient, destination: Path) -> None:
@@ -151,6 +158,21 @@ async def test_cancelled_move_reports_the_present_directory_again(tmp_path: Path
         await assign_without_moving(node, tmp_path / "two")
         assert await move(client, tmp_path / "one", 0) == [ErrorCode.NONE]
         await until(lambda: assigned_directory(node) == directory_id(node, tmp_path / "one"))
+
+
+async def test_cancelled_move_that_waits_for_its_quota_lets_the_next_one_begin(tmp_path: Path) -> None:
+    settings = {**two_directories(tmp_path), "num_replica_alter_log_dirs_threads": 1}
+    async with running_node(tmp_path, **settings) as node, connected(node.port) as client:
+        await held_move(node, client, tmp_path)
+        assert await move(client, tmp_path / "one", 0) == [ErrorCode.NONE]
+        growth = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name="topic", count=2, assignments=None)], timeout_ms=5_000
+        )
+        assert (await client.call(growth, 3)).results[0].error_code == ErrorCode.NONE
+        await until(lambda: ("topic", 1) in log_manager(node).logs)
+        there = "two" if (await replicas(client))["topic", 1, False] == "one" else "one"
+        assert await move(client, tmp_path / there, 1) == [ErrorCode.NONE]
+        await until(lambda: bool(node.traced.of("replica_moved")))  # it is empty, and needs no quota
 
 
 async def test_controller_learns_that_the_present_directory_failed_before_the_move(tmp_path: Path) -> None:
