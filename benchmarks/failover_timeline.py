@@ -14,6 +14,7 @@ from benchmarks.clusters import KraftMember
 _CLIENT_LINE: Final = re.compile(r"%7\|(\d+\.\d+)\|\w+\|[^|]*\| \[[^]]*\]: (.*)")
 # The client's steps in a failover, as librdkafka logs them and as this benchmark prints them.
 _CLIENT_STEPS: Final = (
+    (re.compile(r"ProduceRequest failed: (.*?): explicit"), "client: a produce request failed, {}"),
     (re.compile(r"(\S+): Broker changed state UP -> DOWN"), "client: the connection to {} broke"),
     (re.compile(r"\S+ \[0\]: leader (\S+ epoch \S+ -> leader \S+ epoch \S+)"), "client: leader {}"),
     (

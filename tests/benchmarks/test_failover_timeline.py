@@ -11,6 +11,7 @@ from benchmarks.numbered_records import Gap, longest_gap, read
 
 CLIENT_LOG = """\
 %7|100.001|STATE|rdkafka#producer-1| [thrd:127.0.0.1:9093/3]: 127.0.0.1:9093/3: Broker changed state UP -> DOWN
+%7|100.001|REQERR|rdkafka#producer-1| [thrd:127.0.0.1:9093/3]: 127.0.0.1:9093/3: ProduceRequest failed: Local: Broker transport failure: explicit actions Refresh,MsgPossiblyPersisted
 %7|100.002|STATE|rdkafka#producer-1| [thrd:127.0.0.1:9093/3]: 127.0.0.1:9093/3: Broker changed state DOWN -> INIT
 %7|100.020|BROKER|rdkafka#producer-1| [thrd:main]: t [0]: leader 3 epoch 4 -> leader 2 epoch 5
 %7|100.021|TOPBRK|rdkafka#producer-1| [thrd:127.0.0.1:9092/2]: 127.0.0.1:9092/2: Topic t [0]: joining broker (rktp 0x7f, 42 message(s) queued)
@@ -57,6 +58,7 @@ def test_steps_of_the_client_are_read_from_librdkafkas_log(tmp_path: Path) -> No
     log.write_text(CLIENT_LOG)
     assert [step.text for step in client_steps(log, 100.0, 101.0)] == [
         "client: the connection to 127.0.0.1:9093/3 broke",
+        "client: a produce request failed, Local: Broker transport failure",
         "client: leader 3 epoch 4 -> leader 2 epoch 5",
         "client: partition moved, 42 records wait",
         "client: connected to 127.0.0.1:9092/2",
