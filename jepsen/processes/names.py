@@ -21,7 +21,8 @@ def resolve_in_process(addresses: dict[str, str]) -> None:
     ask_system = socket.getaddrinfo
 
     def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
-        return ask_system(addresses.get(host, host), *args, **kwargs)
+        name = host.decode() if isinstance(host, bytes) else host  # a node's listeners pass bytes
+        return ask_system(addresses.get(name, name), *args, **kwargs)
 
     socket.getaddrinfo = getaddrinfo
 
