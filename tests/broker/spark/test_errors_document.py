@@ -9,8 +9,10 @@ import pytest
 import trio
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+from trio.testing import MockClock
 
 from broker.client import (
+    Admin,
     FeatureUpdate,
     KafkaError,
     MismatchedEndpointType,
@@ -28,6 +30,8 @@ from broker.client import (
 )
 from broker.client.consumer.group.coordinator_trouble import CoordinatorTrouble
 from broker.client.errors import check
+from broker.client.metadata_cache import PartitionMetadata, TopicMetadata
+from broker.client.producer.routing import hold_timeout
 from broker.config import read_config
 from broker.net.authentication_counts import AuthenticationCounts
 from broker.node import listeners
@@ -42,7 +46,6 @@ from metadata.configuration import InvalidConfig
 from tests.support.source_code import ROOT
 
 DOCUMENT = ROOT / "docs" / "errors.md"
-FAST = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10}
 # The words of a broker (SharePartition.java).
 NOT_ACQUIRED = "The batch cannot be acknowledged. The batch is not in the acquired state."
 
@@ -74,9 +77,9 @@ def produced(
 ) -> list[tuple[str, str]]:
     """The classes and the messages of errors, in the document's order."""
 
-    def reach_nobody() -> None:
-        with SyncAdmin("127.0.0.1:1", config={**FAST, "default.api.timeout.ms": 200}) as admin:
-            admin.list_topics()
+    async def reach_nobody() -> None:
+        async with Admin("127.0.0.1:1", config={"default.api.timeout.ms": 1_000}) as admin:
+            await admin.list_topics()
 
     def reach_a_controller() -> None:
         with SyncAdmin(bootstrap) as admin:
@@ -129,8 +132,8 @@ def produced(
         trio.run(listeners.bind, read_config(overrides=[addresses]))
 
     def send_to_a_partition_that_is_missing() -> None:
-        with SyncProducer(bootstrap, config={**FAST, "max.block.ms": 200}) as producer:
-            producer.send("errors", b"v", partition=99)
+        one = PartitionMetadata(0, 1, 0, (1,), (1,), ())
+        raise hold_timeout("errors", TopicMetadata("errors", bytes(16), False, ErrorCode.NONE, [one]), None, 60_000)
 
     def send_a_large_record() -> None:
         with SyncProducer(bootstrap) as producer:
@@ -160,7 +163,7 @@ def produced(
 
     monkeypatch.setattr(java, "_package_home", lambda: None)
     return [
-        message_of(TimedOut, reach_nobody),
+        message_of(TimedOut, lambda: trio.run(reach_nobody, clock=MockClock(autojump_threshold=0.005))),
         message_of(MismatchedEndpointType, reach_a_controller),
         message_of(RuntimeError, lambda: asyncio.run(open_under_asyncio())),
         message_of(KafkaError, read_a_topic_that_is_missing),
