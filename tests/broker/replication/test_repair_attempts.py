@@ -1,8 +1,9 @@
 """Attempts to repair replicas whose leader answers nothing, or during which the leader or the log changes."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -14,8 +15,9 @@ from broker.replication.segment_repair import RepairFailed, SegmentRepair
 from broker.storage.damage import Damage
 from broker.storage.log import Log
 from broker.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kraft.env import Buffer, Disk, File, RealDisk
 from tests.support.fetcher_context import REQUEST_TIMEOUT_MS, fetcher_context, leader_at
-from tests.support.logs import flip, no_trace, read_all
+from tests.support.logs import append, flip, no_trace, read_all
 from tests.support.partition_harness import A, B, Harness
 from tests.support.scripted_broker import batch
 from tests.support.scripted_node import scripted_node
@@ -169,18 +171,21 @@ class AnsweringLeader:
 
     harness: Harness
     before_answer: Callable[[], object] = lambda: None
+    first_offset: int = 1
 
     def answer(self, request: FetchRequest) -> FetchResponse:
         self.before_answer()
-        data = PartitionData(partition_index=0, high_watermark=3, records=batch(1, 1))
+        data = PartitionData(partition_index=0, high_watermark=3, records=batch(self.first_offset, 1))
         topic_id = self.harness.partition.topic_id
         return FetchResponse(responses=[FetchableTopicResponse(topic_id=topic_id, partitions=[data])])
 
-    async def repair(self) -> str:
+    async def repair(self, disk: Disk | None = None) -> str:
         """Have the follower's log repaired; returns why that has failed, "" if it has not."""
         async with scripted_node(self.answer) as node:
+            context = fetcher_context(lambda: leader_at(node.port))
+            context = attrs.evolve(context, env=attrs.evolve(context.env, disk=disk or context.env.disk))
             try:
-                await SegmentRepair.of(fetcher_context(lambda: leader_at(node.port)), self.harness.partition).run()
+                await SegmentRepair.of(context, self.harness.partition).run()
             except RepairFailed as error:
                 return str(error)
         return ""
@@ -213,3 +218,48 @@ async def test_repair_changes_nothing_if_the_leader_or_the_log_changes_meanwhile
     assert log.segments[0] is segment
     assert log.segments.damaged is not None
     assert [(each.first_offset, each.end_offset) for each in log.segments.damaged.ranges] == [(1, 2)]
+
+
+class MeasuredFile:
+    """A file whose disk notes the sizes of its writes."""
+
+    def __init__(self, file: File, sizes: list[int]) -> None:
+        self._file, self._sizes = file, sizes
+
+    def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        self._sizes.append(sum(map(len, buffers)))
+        self._file.write(offset, buffers)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+class MeasuredDisk(RealDisk):
+    """Notes the sizes of the writes to the logs of replacements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def open(self, path: str, *, create: bool = False) -> Any:
+        file = super().open(path, create=create)
+        return MeasuredFile(file, self.sizes) if path.endswith(".log.cleaned") else file
+
+
+async def test_repair_of_a_large_segment_holds_a_piece_of_it_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    harness, piece = Harness(tmp_path / "1"), 1 << 20
+    harness.become()
+    log = harness.partition.log
+    assert log is not None
+    for number in range(40):
+        append(log, bytes(100_000 if number < 39 else 10))
+    flip(log.segments.locate(39)[:2], 70)
+    log.segments.add_damage(Damage(log.segments[0].path, 39, 40, "a bit has flipped"))
+    harness.become(epoch=1, version=1, leader=A)
+    harness.follower.agrees_with_leader = True
+    harness.partition.move_high_watermark(log, 40)
+    disk = MeasuredDisk()
+    assert await AnsweringLeader(harness, first_offset=39).repair(disk) == ""
+    assert sum(disk.sizes) > 3.9 * 10**6
+    assert max(disk.sizes) <= piece

@@ -29,6 +29,7 @@ from broker.client import (
     TopicPartition,
     UndeliveredRecords,
 )
+from broker.client.hosted import queued_producer
 from broker.client.hosted.queued_producer import QueuedProducer, QueuedRecord
 from jepsen.processes.ports import free_ports
 from tests.support.scripts import run_script
@@ -283,6 +284,24 @@ async def test_queue_of_a_producer_that_has_closed_takes_no_record() -> None:
     record = QueuedRecord()
     with pytest.raises(ClosedError, match="it was not written"):
         queued.put(record, queued.entry("topic", b"value", None, (), None, None, None), queued.wake)
+
+
+@pytest.mark.parametrize("limit", ["records", "bytes"])
+async def test_wait_for_room_ends_when_the_queue_is_half_empty(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    queued = QueuedProducer(Producer("127.0.0.1:1"), None, None)
+    entry = queued.entry("topic", b"value", None, (), None, None, None)
+    if limit == "records":
+        monkeypatch.setattr(queued_producer, "QUEUED_RECORDS_MAX", 12)
+    else:
+        monkeypatch.setattr(queued_producer, "QUEUED_BYTES_MAX", 12 * entry.size)
+    for _ in range(6):
+        queued.put(QueuedRecord(), entry, queued.wake)
+    with trio.move_on_after(0) as half:
+        await queued.wait_for_room()
+    queued.put(QueuedRecord(), entry, queued.wake)
+    with trio.move_on_after(0) as more:
+        await queued.wait_for_room()
+    assert (half.cancelled_caught, more.cancelled_caught) == (False, True)
 
 
 async def test_records_are_handed_over_after_a_caller_was_interrupted_before_it_woke_the_loop() -> None:

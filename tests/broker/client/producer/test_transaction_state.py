@@ -26,6 +26,7 @@ from broker.client.producer.transaction_state import (
     State,
     severity,
 )
+from broker.client.transaction_versions import end_versions
 from broker.wire.errors import ErrorCode
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -66,6 +67,12 @@ def test_event_that_the_state_does_not_allow_changes_nothing(event: Event) -> No
     with pytest.raises(TransactionStateError, match="the producer is ready to begin a transaction"):
         transaction.apply(event)
     assert transaction.state is State.READY
+
+
+def test_kip_890_end_txn_5_belongs_to_transaction_version_2() -> None:
+    """A broker takes it for the end of a transaction whose epoch increases with each transaction."""
+    assert end_versions(is_v2=False) == (0, 4)
+    assert end_versions(is_v2=True) == (5, None)
 
 
 def test_kip_890_partition_joins_the_transaction_by_its_first_batch_under_version_2() -> None:

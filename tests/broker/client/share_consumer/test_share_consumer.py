@@ -289,6 +289,22 @@ async def test_a_session_that_the_leader_has_dropped_is_followed_by_another_one(
     assert error.code == code
 
 
+async def test_a_second_session_that_is_refused_at_once_is_followed_by_a_pause() -> None:
+    code = ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    answers = first_of(ShareFetchRequest, lambda request: ShareFetchResponse(error_code=code), times=10_000)
+    backoff = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
+    async with share_leaders(answers=answers) as cluster, share_consumer_of(cluster, **backoff) as consumer:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(consumer.fetch)
+            with trio.fail_after(WITHIN_S):
+                while len(cluster.fetches()) < 2:
+                    await trio.sleep(0.01)
+                await trio.testing.wait_all_tasks_blocked(0.05)
+            assert len(cluster.fetches()) == 2
+            nursery.cancel_scope.cancel()
+        cluster.answers = lambda request: None
+
+
 async def test_records_of_a_lost_connection_cannot_be_acknowledged_and_fetching_goes_on() -> None:
     async with share_leaders() as cluster, share_consumer_of(cluster) as consumer:
         cluster.store(0, 0, 1)
