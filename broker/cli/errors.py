@@ -29,7 +29,9 @@ def error_text(error: BaseException) -> str:
 
 
 def _remedy(error: Exception) -> str:
-    """The advice for a system error about a file."""
+    """The advice for an error about a file, or about a module that is imported at its first use."""
+    if isinstance(error, ImportError):
+        return ". If the files of kraft were replaced or removed while it ran, start it again"
     if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError) and error.filename is not None:
         return ". The user that runs this has to own the file or directory, with rights to read and write it"
     return ""

@@ -61,12 +61,12 @@ def check_log_directories(brokers: Iterable[KafkaConfig]) -> None:
     paths: dict[str, str] = {}
     metadata = []
     for config in brokers:
-        own = [(os.path.realpath(path), path) for path in config.log_directories]
+        own = [(_resolved(path), path) for path in config.log_directories]
         for resolved, path in own:
             if resolved in paths:
                 raise InvalidConfig(f"Duplicate log directory found: {paths[resolved]} and {path} are the same")
             paths[resolved] = path
-        resolved = os.path.realpath(config.metadata_directory)
+        resolved = _resolved(config.metadata_directory)
         if resolved not in dict(own):
             metadata.append((resolved, config.metadata_directory))
     for resolved, path in (*paths.items(), *metadata):
@@ -75,6 +75,14 @@ def check_log_directories(brokers: Iterable[KafkaConfig]) -> None:
             raise InvalidConfig(
                 f"Log directory {path} is within log directory {outer}, where it could be taken for a partition's"
             )
+
+
+def _resolved(path: str) -> str:
+    """The path without symbolic links. Raises InvalidConfig for one that no file can have."""
+    try:
+        return os.path.realpath(path)
+    except ValueError as error:
+        raise InvalidConfig(f"Log directory {path}: {error}") from None
 
 
 def _is_in(path: str, directory: str) -> bool:

@@ -64,6 +64,7 @@ _REFUSALS: Final = (
     EpochsExhausted,
     MalformedRecord,
     UnknownRecordType,
+    ImportError,
     OSError,
 )
 

@@ -59,3 +59,12 @@ def test_nested_log_directories_end_a_command_with_one_line(tmp_path: Path, argu
     message = f"Log directory {outer}/disk-1 is within log directory {outer}, where it could be taken for a partition's"
     assert answer.errors.splitlines() == [f"kraft: {message}"]
     assert list(tmp_path.iterdir()) == [properties]
+
+
+def test_a_log_directory_with_a_null_byte_is_refused() -> None:
+    """A file of properties can contain one, as the escape `\\u0000`."""
+    for directories in (["/a\0b"], ["/a", "/b\0b"]):
+        with pytest.raises(InvalidConfig, match=r"^Log directory /[ab]\0b: embedded null byte$"):
+            read(*directories)
+    with pytest.raises(InvalidConfig, match=r"^Log directory /m\0m: embedded null byte$"):
+        read("/a", overrides=("metadata.log.dir=/m\0m",))
