@@ -8,7 +8,7 @@ import pytest
 from broker.replication.follower_role import FollowerRole, following
 from broker.replication.leader_role import LeaderRole, leading
 from broker.replication.partition_role import LeaderlessRole, OfflineRole
-from broker.replication.transitions import TRANSITIONS, Cause, Role, next_role
+from broker.replication.transitions import TRANSITIONS, Cause, Role, diagram, next_role
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.core.transitions import IllegalTransition
 from tests.support.logs import NOW_MS, batch
@@ -152,3 +152,7 @@ def test_replica_without_a_leader_serves_consumers_as_it_did_before(harness: Har
     lead(harness, 1)
     lose_leader(harness, 2)
     assert harness.partition.committed_log() is harness.partition.log
+
+
+def test_diagram_has_every_transition() -> None:
+    assert diagram().count("-->") == len(TRANSITIONS) + 2
