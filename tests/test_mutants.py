@@ -1,10 +1,11 @@
 """The changes of `make test-mutations`, and the order in which its tests run."""
 
 import ast
+import re
 
 import pytest
 
-from tests.mutation.__main__ import PACKAGES, of_lines, related_tests
+from tests.mutation.__main__ import PACKAGES, Unusable, of_lines, related_tests
 from tests.mutation.mutants import mutants_of
 from tests.support.source_code import ROOT
 
@@ -42,13 +43,27 @@ def test_mutants_of_a_line(body: str, changed: list[str]) -> None:
 
 
 def test_mutants_of_several_places_have_their_paths_and_lines() -> None:
-    path, other = "broker/storage/damage.py", "kraft/core/elections.py"
+    path = "broker/storage/damage.py"
     of_module = mutants_of(path, (ROOT / path).read_bytes())
     first, last = of_module[0], of_module[-1]
-    places = [f"{path}:{last.line}", f"{path}:{first.line}", f"{other}:1"]
+    places = [f"{path}:{last.line}", f"{path}:{first.line}"]
     found = list(of_lines(places))
     assert found[0].line == last.line
     assert sorted(found) == sorted(each for each in of_module if each.line in (first.line, last.line))
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("kraft/core/elections.py", "not a module's path, a colon and the number of a line"),
+        ("kraft/core/no_such_module.py:1", "not a module's path, a colon and the number of a line"),
+        ("broker/wire/uuids.py:1", "modules of these packages only: kraft/core, metadata/controller, "),
+        ("kraft/core/elections.py:1", "this line has no mutants"),
+    ],
+)
+def test_place_without_mutants_is_refused(place: str, reason: str) -> None:
+    with pytest.raises(Unusable, match=re.escape(f"{place}: {reason}")):
+        list(of_lines([place]))
 
 
 def test_constructor_keeps_its_assignments() -> None:

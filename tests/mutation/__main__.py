@@ -1,4 +1,4 @@
-"""Changes one place of a module at a time, and runs the tests of its package: `python -m tests.mutation --help`.
+"""Changes one place of a module at a time, and runs the tests of its package.
 
 A mutant that no test notices is a rule without a test, or changes nothing that can be seen. It is printed with its
 place. The tests run in copies of the tree. Those whose text names the module run first; the first failure ends a run.
@@ -40,7 +40,7 @@ _OUTCOMES: Final = {0: SURVIVED, 1: KILLED, 2: KILLED}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make test-mutations", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--count", type=int, default=300, help="the number of mutants, divided among the packages")
     parser.add_argument("--seed", type=int, default=1, help="chooses the mutants")
     parser.add_argument("--jobs", type=int, default=2, help="runs of tests at a time")
@@ -49,14 +49,14 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", metavar="PATH:LINE", help="all mutants of these lines instead")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     options = parser.parse_args()
-    if options.only:
-        chosen = list(of_lines(options.only))
-    else:
-        chosen = list(sampled(options.packages, options.count, Random(options.seed)))
-    if options.list:
-        print(*chosen, sep="\n")
-        return 0
     try:
+        if options.only:
+            chosen = list(of_lines(options.only))
+        else:
+            chosen = list(sampled(options.packages, options.count, Random(options.seed)))
+        if options.list:
+            print(*chosen, sep="\n")
+            return 0
         results = run_all(chosen, options.jobs, options.timeout)
     except Unusable as error:
         print(error, file=sys.stderr)
@@ -67,14 +67,21 @@ def main() -> int:
 
 
 class Unusable(Exception):
-    """The tests fail without a change, or cannot be run."""
+    """A place has no mutants, or the tests fail without a change or cannot be run."""
 
 
 def of_lines(places: Sequence[str]) -> Iterator[Mutant]:
-    """All mutants of lines, each of which is given as its module's path, a colon and its number."""
+    """All mutants of lines, each of which is given as its module's path, a colon and its number. Raises Unusable."""
     for place in places:
         path, _, line = place.partition(":")
-        yield from (each for each in mutants_of(path, (ROOT / path).read_bytes()) if each.line == int(line))
+        if not line.isdecimal() or not (ROOT / path).is_file():
+            raise Unusable(f"{place}: not a module's path, a colon and the number of a line")
+        if not any(_is_in(path, package) for package in PACKAGES):
+            raise Unusable(f"{place}: modules of these packages only: {', '.join(PACKAGES)}")
+        found = [each for each in mutants_of(path, (ROOT / path).read_bytes()) if each.line == int(line)]
+        if not found:
+            raise Unusable(f"{place}: this line has no mutants")
+        yield from found
 
 
 def sampled(packages: Sequence[str], count: int, rng: Random) -> Iterator[Mutant]:
