@@ -16,7 +16,11 @@ _CLIENT_LINE: Final = re.compile(r"%7\|(\d+\.\d+)\|\w+\|[^|]*\| \[[^]]*\]: (.*)"
 _CLIENT_STEPS: Final = (
     (re.compile(r"ProduceRequest failed: (.*?): explicit"), "client: a produce request failed, {}"),
     (re.compile(r"(\S+): Broker changed state UP -> DOWN"), "client: the connection to {} broke"),
-    (re.compile(r"\S+ \[0\]: leader (\S+ epoch \S+ -> leader \S+ epoch \S+)"), "client: leader {}"),
+    (
+        # Not a refresh of the metadata that tells of the leader that the client knows.
+        re.compile(r"\S+ \[0\]: leader ((?!(\S+ epoch \S+) -> leader \2$)\S+ epoch \S+ -> leader \S+ epoch \S+)"),
+        "client: leader {}",
+    ),
     (
         re.compile(r"Topic \S+ \[0\]: joining broker .*\b(\d+) message\(s\) queued"),
         "client: partition moved, {} records wait",

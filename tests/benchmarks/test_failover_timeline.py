@@ -13,6 +13,7 @@ CLIENT_LOG = """\
 %7|100.001|STATE|rdkafka#producer-1| [thrd:127.0.0.1:9093/3]: 127.0.0.1:9093/3: Broker changed state UP -> DOWN
 %7|100.001|REQERR|rdkafka#producer-1| [thrd:127.0.0.1:9093/3]: 127.0.0.1:9093/3: ProduceRequest failed: Local: Broker transport failure: explicit actions Refresh,MsgPossiblyPersisted
 %7|100.002|STATE|rdkafka#producer-1| [thrd:127.0.0.1:9093/3]: 127.0.0.1:9093/3: Broker changed state DOWN -> INIT
+%7|100.015|BROKER|rdkafka#producer-1| [thrd:main]: t [0]: leader 3 epoch 4 -> leader 3 epoch 4
 %7|100.020|BROKER|rdkafka#producer-1| [thrd:main]: t [0]: leader 3 epoch 4 -> leader 2 epoch 5
 %7|100.021|TOPBRK|rdkafka#producer-1| [thrd:127.0.0.1:9092/2]: 127.0.0.1:9092/2: Topic t [0]: joining broker (rktp 0x7f, 42 message(s) queued)
 %7|100.030|STATE|rdkafka#producer-1| [thrd:127.0.0.1:9092/2]: 127.0.0.1:9092/2: Broker changed state APIVERSION_QUERY -> UP
