@@ -45,6 +45,8 @@
 #   make bench-replication   the part of it about three nodes and three replicas
 #   make bench-followers     what partitions cost the brokers that replicate them, idle and per batch
 #   make bench-moves         leaders that move when a broker dies, and partitions that move under load; ARGS="kill"
+#   make bench-failover      how long writes wait when the leader of a partition is killed, and the steps of the slowest
+#                            failover; ARGS="--seconds 60"
 #   make bench-quotas        limited clients, 2,000 connections a second, and the cost of quotas; beside Apache Kafka
 #   make bench-transactions  idempotence, commits, aborted records, 20,000 ids; beside Apache Kafka; ARGS="--only ids"
 #   make bench-share         members of share groups, and 1,000,000 records in flight, beside Apache Kafka; ARGS="--only rows"
@@ -95,7 +97,7 @@ PORTABLE_TESTS := tests/kraft tests/broker/net tests/broker/cli tests/broker/cli
 	test-java-clients test-go-clients test-control-clients test-prometheus test-interpreters test-wheel test-example-repository soak-example check docs terminal-images soak jepsen fuzz half-open \
 	transaction-kills maintenance spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-report bench-kafka bench-replication \
-	bench-followers bench-moves bench-transactions bench-groups bench-share bench-quotas bench-metadata bench-loop-holds \
+	bench-followers bench-moves bench-failover bench-transactions bench-groups bench-share bench-quotas bench-metadata bench-loop-holds \
 	bench-metrics bench-plans bench-test-clusters bench-host-brokers bench-scrub bench-tls bench-spark bench-spark-load bench-spark-check kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
@@ -247,6 +249,9 @@ bench-followers: $(VENV)/.installed
 bench-moves: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.bench_moves $(ARGS)
 
+bench-failover: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.bench_failover $(ARGS)
+
 bench-transactions: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.bench_transactions $(ARGS)
 
@@ -303,6 +308,7 @@ $(BIN)/python:
 
 # Dependency groups need pip 25.1.
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
+	@echo "installing into $(VENV): the first time this downloads packages, which may take minutes"
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@

@@ -93,6 +93,17 @@ def test_pictures_of_roles_are_drawn_from_their_tables(diagram: Callable[[], str
 PAGES = sorted(str(each.relative_to(ROOT)) for each in (ROOT / "docs").rglob("*.md"))
 
 
+def test_contributing_and_the_makefiles_head_have_each_target() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY:((?:.*\\\n)*.*)$", makefile, re.MULTILINE)
+    assert phony is not None
+    targets = set(phony[1].replace("\\", "").split()) - {"venv"}
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    assert len(targets) > 30
+    assert sorted(targets - set(re.findall(r"`make ([a-z-]+)", contributing))) == []
+    assert sorted(targets - set(re.findall(r"^#   make ([a-z-]+)", makefile, re.MULTILINE))) == []
+
+
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", *PAGES])
 def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document
