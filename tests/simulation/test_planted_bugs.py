@@ -76,7 +76,7 @@ SEARCHES = {
         ["LeadersAreComplete"], 9, ["bit-flip", "power", "kill"], shape=QUORUM
     ),
     "copies replace logs before they are durable": BugSearch(
-        ["CommittedRecordsStay"], 31, ["move-log-dir", "power"], seconds=10, shape=REPLICAS
+        ["CommittedRecordsStay"], 602, ["move-log-dir", "power"], seconds=10, shape=REPLICAS
     ),
     "leaders commit alone": BugSearch(["InSyncReplicasHoldWhatIsCommitted"], faults=["kill"], shape=REPLICAS),
 }
