@@ -79,10 +79,9 @@ def check_log_directories(brokers: Iterable[KafkaConfig]) -> None:
 
 def _resolved(path: str) -> str:
     """The path without symbolic links. Raises InvalidConfig for one that no file can have."""
-    try:
-        return os.path.realpath(path)
-    except ValueError as error:
-        raise InvalidConfig(f"Log directory {path}: {error}") from None
+    if "\0" in path:
+        raise InvalidConfig(f"Log directory {path}: embedded null byte")
+    return os.path.realpath(path)
 
 
 def _is_in(path: str, directory: str) -> bool:
