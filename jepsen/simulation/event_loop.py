@@ -1,7 +1,6 @@
 """Trio's event loop in virtual time: what `trio.run` does in rounds, without what a simulation does not need.
 
-A round of a simulation does not wait for the kernel and calls no instruments, and most rounds run one task. Trio's own
-loop took a tenth of a simulation's CPU time.
+A round of a simulation does not wait for the kernel and calls no instruments, and most rounds run one task.
 """
 
 from collections import deque
