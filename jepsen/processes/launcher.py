@@ -21,6 +21,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
@@ -38,15 +39,17 @@ _STATUS: Final = struct.Struct("i")
 class Program:
     """A module that `python -m` runs. `imports` are the modules that it imports, and that a fork of it has already.
 
-    The module itself is none of them, because it is run as `__main__`.
+    The module itself is none of them, because it is run as `__main__`. `preparation` is the module of a function
+    `prepare`, which makes in steps what else a fork has already.
     """
 
     module: str
     imports: tuple[str, ...]
+    preparation: str = ""
 
 
-# The commands that start a node.
-NODE: Final = Program("broker.cli", ("broker.cli.start", "broker.node"))
+# The commands that start a node. A node imports most handlers, and makes its attrs classes, at their first use.
+NODE: Final = Program("broker.cli", ("broker.cli.start", "broker.node"), "jepsen.testing.preparation")
 
 
 class LaunchedProcess:
@@ -177,8 +180,8 @@ class _Requests:
                     self._report_ends()
                     continue
                 request, status, streams = self._receive()
-                (module, imports), arguments, directory, environment = json.loads(request)
-                self._import(imports)
+                (module, imports, preparation), arguments, directory, environment = json.loads(request)
+                self._prepare(imports, preparation)
                 pid = os.fork()
                 if pid == 0:
                     with contextlib.suppress(OSError):  # the child has no kqueue of its parent
@@ -201,13 +204,15 @@ class _Requests:
         status, *streams = descriptors
         return self._requests.recv(_LENGTH.unpack(length)[0], socket.MSG_WAITALL), status, streams
 
-    def _import(self, modules: Sequence[str]) -> None:
-        """Import modules that a program needs, before its first fork."""
-        missing = [module for module in modules if module not in self._imported]
+    def _prepare(self, modules: Sequence[str], preparation: str) -> None:
+        """Import modules that a program needs and prepare it, before its first fork."""
+        missing = [module for module in (*modules, preparation) if module not in {*self._imported, ""}]
         self._imported.update(missing)
         for module in missing:
             with contextlib.suppress(ImportError):  # the program will raise it, where it is shown
-                import_module(module)
+                imported = import_module(module)
+                if module == preparation:
+                    deque(imported.prepare(), maxlen=0)
         if missing:
             # Collections in the children examine, and so copy, none of the launcher's objects.
             gc.collect()

@@ -36,7 +36,7 @@ START_SECONDS: Final = 90.0
 STOP_SECONDS: Final = 40.0
 _LOOK_SECONDS: Final = 0.01
 _DUMP_SECONDS: Final = 1.0
-_NAMED: Final = Program("jepsen.processes.names", NODE.imports)
+_NAMED: Final = Program("jepsen.processes.names", NODE.imports, NODE.preparation)
 
 
 class NodeFailed(AssertionError):
