@@ -1,12 +1,15 @@
 """Repeated kill -9 of a partition's leader, with a writer and a reader that follows.
 
-    python -m benchmarks.bench_failover [--cluster kraft|kafka|kafka-fast] [--seconds 450] [--every 15]
+    python -m benchmarks.bench_failover [--cluster kraft|kafka|kafka-fast] [--seconds 450] [--every 15] [--backoff 100]
 
 Three nodes, one partition with three replicas, min.insync.replicas=2, acks=all, confluent-kafka's defaults. The leader
 is killed every few seconds, but not before all replicas are in sync again; its process is restarted a second later.
-Reports for each kill the longest time without an acknowledgement until the next kill, and which steps the slowest
-failover had. At the end, the reader must have read every acknowledged record once and in order; otherwise the exit code
-is 1.
+Reports for each kill after which time another node led the partition, the longest time without an acknowledgement until
+the next kill, and which steps the slowest failover had. At the end, the reader must have read every acknowledged record
+once and in order; otherwise the exit code is 1.
+
+A client waits `retry.backoff.ms` before it writes again what was on its way to the leader: 100 ms by default, less or
+more by a fifth. `--backoff 10` shows how much of a failover that is.
 
 Kills in quicker succession also measure librdkafka's pauses between attempts to connect to a broker that has died
 before, which grow up to 10 s. At full speed (`--rate 0`), nodes and clients wait for the processor, and logs become so
@@ -38,6 +41,7 @@ from benchmarks.failover_timeline import (
     Step,
     active_controller,
     client_steps,
+    next_leader,
     node_steps,
     read_events,
 )
@@ -70,10 +74,14 @@ class Kill:
 
 @attrs.frozen
 class Failover:
-    """A kill, and the longest time without an acknowledgement after it."""
+    """A kill, and the longest time without an acknowledgement after it.
+
+    `led` is how many seconds after the kill another node led the partition; None if the nodes' logs do not tell.
+    """
 
     kill: Kill
     gap: Gap
+    led: float | None
     was_controller: bool
 
     @property
@@ -82,7 +90,8 @@ class Failover:
 
     def __str__(self) -> str:
         role = ", the active controller" if self.was_controller else ""
-        return f"{self.ms:.0f} ms: node {self.kill.victim}{role}; in sync again after {self.kill.in_sync:.1f} s"
+        led = "" if self.led is None else f"another leader after {1000 * self.led:.0f} ms, "
+        return f"{self.ms:.0f} ms: node {self.kill.victim}{role}; {led}in sync again after {self.kill.in_sync:.1f} s"
 
 
 class Killer:
@@ -118,12 +127,15 @@ class Killer:
 
 @attrs.frozen
 class Options:
-    """`seconds` of kills with at least `every` seconds between them, and `rate` records of `size_bytes` a second."""
+    """`seconds` of kills with at least `every` seconds between them, and `rate` records of `size_bytes` a second, whose
+    writer waits `backoff_ms` before it repeats a request.
+    """
 
     seconds: float
     every: float
     size_bytes: int
     rate: float
+    backoff_ms: int
 
 
 def run(cluster: Cluster, options: Options) -> int:
@@ -132,7 +144,13 @@ def run(cluster: Cluster, options: Options) -> int:
         tempfile.TemporaryDirectory(prefix="bench-failover-") as directory,
         topics.topic(cluster, 1) as topic,
         Worker[Written](
-            write, cluster.bootstrap, topic, options.size_bytes, options.rate, f"{directory}/client.log"
+            write,
+            cluster.bootstrap,
+            topic,
+            options.size_bytes,
+            options.rate,
+            options.backoff_ms,
+            f"{directory}/client.log",
         ) as writer,
         Worker[Read](read, cluster.bootstrap, topic) as reader,
     ):
@@ -169,6 +187,7 @@ def _failovers(kills: list[Kill], end: float, written: Written, events: list[Eve
         Failover(
             kill,
             longest_gap(written.moments, kill.moment, until),
+            next_leader(events, kill.wall, kill.wall + until - kill.moment),
             kill.victim == active_controller(events, kill.wall),
         )
         for kill, until in zip(kills, ends, strict=True)
@@ -183,9 +202,12 @@ def _report_failovers(cluster: Cluster, failovers: list[Failover]) -> None:
         f"worst {gaps[-1]:.0f} ms; all in sync again after: median {statistics.median(in_sync):.1f} s, worst "
         f"{in_sync[-1]:.1f} s"
     )
+    led = sorted(1000 * each.led for each in failovers if each.led is not None)
+    if led:
+        print(f"  another node led the partition after: median {statistics.median(led):.0f} ms, worst {led[-1]:.0f} ms")
     for failover in failovers:
         print(f"  {failover}")
-    figures: dict[str, object] = {"cluster": cluster.name, "gaps_ms": gaps, "in_sync_s": in_sync}
+    figures: dict[str, object] = {"cluster": cluster.name, "gaps_ms": gaps, "led_ms": led, "in_sync_s": in_sync}
     print(f"  {report.save('failover', figures)}")
 
 
@@ -224,6 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--every", type=float, default=15, help="seconds between kills, at least")
     parser.add_argument("--size", type=int, default=100, help="bytes of a record's value")
     parser.add_argument("--rate", type=float, default=20_000, help="records per second; 0 for full speed")
+    parser.add_argument("--backoff", type=int, default=100, help="the writer's retry.backoff.ms")
     options = parser.parse_args(arguments)
     try:
         if options.cluster != "kraft":
@@ -232,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"skipped: {why}")
         return 0
     with CLUSTERS[options.cluster]() as cluster:
-        return run(cluster, Options(options.seconds, options.every, options.size, options.rate))
+        return run(cluster, Options(options.seconds, options.every, options.size, options.rate, options.backoff))
 
 
 if __name__ == "__main__":

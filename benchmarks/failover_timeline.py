@@ -75,6 +75,12 @@ def active_controller(events: Iterable[Event], moment: float) -> int | None:
     return elected[-1] if elected else None
 
 
+def next_leader(events: Iterable[Event], begin: float, end: float) -> float | None:
+    """The seconds from `begin` until a node led partition 0; None if none did before `end`."""
+    led = (each.moment for each in events if each.kind == "partition_led" and each.fields["partition"] == 0)
+    return next((moment - begin for moment in led if begin <= moment <= end), None)
+
+
 def node_steps(events: Iterable[Event], begin: float, end: float) -> Iterator[Step]:
     """The first event of each kind of step between two moments."""
     kinds: dict[str, Callable[[Event], str]] = {

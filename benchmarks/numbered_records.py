@@ -104,13 +104,16 @@ class Worker(Generic[T]):
         self._process.join()
 
 
-def write(pipe: Connection, bootstrap: str, topic: str, size_bytes: int, rate: float, log: str) -> None:
+def write(
+    pipe: Connection, bootstrap: str, topic: str, size_bytes: int, rate: float, backoff_ms: int, log: str
+) -> None:
     """A worker: write `rate` records a second until told to stop, flush, and return Written.
 
-    A rate of 0 stands for full speed. librdkafka's log of its connections and partitions is written to the file `log`.
+    A rate of 0 stands for full speed. The producer waits `backoff_ms` before it repeats a request. librdkafka's log of
+    its connections and partitions is written to the file `log`.
     """
     written = Written(bytearray(), [])
-    producer = _producer(bootstrap, log)
+    producer = _producer(bootstrap, backoff_ms, log)
     padding = bytes(size_bytes - _NUMBER.size)
     fates, moments = written.fates, written.moments
     last = 0.0
@@ -140,13 +143,14 @@ def write(pipe: Connection, bootstrap: str, topic: str, size_bytes: int, rate: f
     pipe.send(written)
 
 
-def _producer(bootstrap: str, log: str) -> Producer:
+def _producer(bootstrap: str, backoff_ms: int, log: str) -> Producer:
     """A producer with confluent-kafka's defaults, except that records do not expire during faults."""
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), sys.stderr.fileno())
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "enable.idempotence": True,
         "delivery.timeout.ms": 300_000,
+        "retry.backoff.ms": backoff_ms,
         "debug": "broker,topic",
         "log_level": 7,
     }

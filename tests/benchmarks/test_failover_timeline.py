@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.failover_timeline import Event, active_controller, client_steps, events_of, node_steps
+from benchmarks.failover_timeline import Event, active_controller, client_steps, events_of, next_leader, node_steps
 from benchmarks.numbered_records import Gap, longest_gap, read
 
 CLIENT_LOG = """\
@@ -47,6 +47,8 @@ def test_steps_of_the_nodes_are_the_first_of_their_kind() -> None:
         (2.7, "3"),
     ]
     assert (active_controller(events, 0.5), active_controller(events, 1.5)) == (None, 1)
+    assert next_leader(events, 2.0, 3.0) == pytest.approx(0.7)
+    assert (next_leader(events, 2.0, 2.65), next_leader(events, 2.8, 9.0)) == (None, None)
 
 
 def test_events_are_read_from_the_lines_of_a_log() -> None:
