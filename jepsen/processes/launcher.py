@@ -206,7 +206,7 @@ class _Requests:
 
     def _prepare(self, modules: Sequence[str], preparation: str) -> None:
         """Import modules that a program needs and prepare it, before its first fork."""
-        missing = [module for module in (*modules, preparation) if module not in {*self._imported, ""}]
+        missing = [module for module in (*modules, preparation) if module and module not in self._imported]
         self._imported.update(missing)
         for module in missing:
             with contextlib.suppress(ImportError):  # the program will raise it, where it is shown
