@@ -6,8 +6,8 @@ Trio. Its version is pinned, and the determinism test detects changes.
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from threading import get_ident
-from typing import Any, NoReturn, TypeVar
+from threading import RLock, get_ident
+from typing import Any, Final, NoReturn, TypeVar
 
 import outcome
 import trio
@@ -21,6 +21,10 @@ from jepsen.simulation.fast_paths import fast_paths
 T = TypeVar("T")
 
 _private: Any = _run
+
+# Held by the thread that runs a simulation. A simulation replaces functions of the whole process and puts the previous
+# ones back at its end, so a second one at the same time would lose the replacements, or keep them after its own end.
+SIMULATION_LOCK: Final = RLock()
 
 
 class ThreadStarted(RuntimeError):

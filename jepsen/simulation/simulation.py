@@ -14,6 +14,7 @@ from jepsen.simulation.event_loop import EventLoop, TaskQueue
 from jepsen.simulation.hosts import HOST, Host, is_task_alive
 from jepsen.simulation.network import Network, SimulatedResolver, SimulatedSocketFactory
 from jepsen.simulation.scheduling import (
+    SIMULATION_LOCK,
     Killed,
     Livelock,
     kill_tasks,
@@ -79,7 +80,7 @@ class Simulation:
         return host
 
     def run(self, main: Callable[[], Awaitable[T]]) -> T:
-        """Run `main` to its end without waiting in real time.
+        """Run `main` to its end without waiting in real time, after simulations of other threads have ended.
 
         Raises the exceptions of `main`, and Deadlock, Livelock and ThreadStarted. An exception of an event of the clock
         ends the run at once, and is raised too.
@@ -102,7 +103,7 @@ class Simulation:
             raise Deadlock(STUCK)
 
         seed, inline = f"{self.seed}/tasks", self._threads_run_inline
-        with _logging_to(self.trace), _internal_errors_unwrapped():
+        with SIMULATION_LOCK, _logging_to(self.trace), _internal_errors_unwrapped():
             return run_deterministically(prepared, seed=seed, clock=self.clock, threads_run_inline=inline)
 
     def _on_livelock(self, task: trio.lowlevel.Task) -> None:

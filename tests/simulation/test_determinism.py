@@ -1,5 +1,7 @@
 """A seed determines a run completely, in every process and with every hash seed."""
 
+import gc
+import logging
 import os
 import re
 import subprocess
@@ -7,8 +9,11 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import trio
+from trio import _highlevel_socket
+from trio._core import _run, _thread_cache
 
 from jepsen.simulation.command import parse_faults
 from jepsen.simulation.faults import FAULTS
@@ -53,6 +58,23 @@ def with_a_busy_loop(function: Callable[[], str]) -> str:
             loop.result(10)
 
 
+def replaced_functions() -> list[object]:
+    """The functions and attributes that a simulation replaces, as they are now."""
+    private: Any = _run
+    logger = logging.getLogger("broker.client")
+    return [
+        private.unrolled_run,
+        private.cancel_shielded_checkpoint,
+        trio.lowlevel.cancel_shielded_checkpoint,
+        private.CancelScope._might_change_registered_deadline,
+        _highlevel_socket._translate_socket_errors_to_stream_errors,
+        type(trio.Cancelled).__instancecheck__,
+        _thread_cache.ThreadCache.start_thread_soon,
+        gc.isenabled(),
+        (list(logger.handlers), logger.level, logger.propagate),
+    ]
+
+
 def test_processes_with_different_hash_seeds_run_the_same() -> None:
     first, *others = [run_in_a_process(hash_seed, 3) for hash_seed in ("0", "1", "4242")]
     assert re.search(r"trace hash [0-9a-f]{16}", first)
@@ -68,6 +90,22 @@ def test_loops_of_other_threads_do_not_change_a_run() -> None:
     """Blocking clients have a loop of Trio on a thread of its own, and all loops share Trio's random generator."""
     alone = Scenario(8, 2, shape=QUORUM).run().digest
     assert with_a_busy_loop(lambda: Scenario(8, 2, shape=QUORUM).run().digest) == alone
+
+
+def test_simulations_of_two_threads_run_one_after_the_other() -> None:
+    """They replace functions of Trio and of the client library's logger for the whole process."""
+    seeds = (8, 9)
+    alone = [Scenario(seed, 5, shape=QUORUM).run().digest for seed in seeds]
+    before = replaced_functions()
+    both_run = threading.Barrier(2)
+
+    def run(seed: int) -> str:
+        both_run.wait(10)
+        return Scenario(seed, 5, shape=QUORUM).run().digest
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(run, seeds)) == alone
+    assert replaced_functions() == before
 
 
 def test_the_faults_that_may_occur_are_a_part_of_the_run() -> None:

@@ -24,7 +24,7 @@ from jepsen.simulation.applications.watchdog import NeverYields, Watchdog
 from jepsen.simulation.clock import Deadlock
 from jepsen.simulation.hosts import leaves
 from jepsen.simulation.invariants import Watch
-from jepsen.simulation.scheduling import Killed, Livelock
+from jepsen.simulation.scheduling import SIMULATION_LOCK, Killed, Livelock
 from jepsen.simulation.simulation import Simulation
 
 # The time limit for the nodes to start and for the topics to be created, without faults, in virtual seconds.
@@ -68,7 +68,7 @@ class ApplicationRun:
         """Run the seed. Raises KeyboardInterrupt, and exceptions of the simulator itself."""
         began = time.process_time()
         try:
-            with ExitStack() as stack:
+            with SIMULATION_LOCK, ExitStack() as stack:
                 stack.callback(self._directories.remove)
                 stack.enter_context(collected_output())
                 stack.enter_context(

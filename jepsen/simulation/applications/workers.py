@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection
 from typing import Final
 
 from jepsen.simulation.applications.plan import SimulatedRun
+from jepsen.simulation.scheduling import SIMULATION_LOCK
 
 RunSeed = Callable[[int], SimulatedRun]
 # The memory of a process grows with each run, so it is replaced after this many.
@@ -48,9 +49,9 @@ class _Worker:
         self._results, results = context.Pipe(duplex=False)
         arguments = (run, seeds, results, os.getpid())
         self._process = context.Process(target=_work, args=arguments, daemon=True)
-        with warnings.catch_warnings():
+        with SIMULATION_LOCK, warnings.catch_warnings():
             # Python warns of forks of a process with threads: a lock that another thread holds stays locked in the
-            # fork. A simulation takes no lock of the threads that tests may have left.
+            # fork. A simulation takes no lock of the threads that tests may have left, apart from the one held here.
             warnings.simplefilter("ignore", DeprecationWarning)
             self._process.start()
         results.close()
