@@ -116,18 +116,15 @@ def write(
     producer = _producer(bootstrap, backoff_ms, log)
     padding = bytes(size_bytes - _NUMBER.size)
     fates, moments = written.fates, written.moments
-    last = 0.0
 
     def on_delivery(error: KafkaError | None, message: Message) -> None:
-        nonlocal last
         value = message.value()
         assert isinstance(value, bytes), "it was written as bytes"
         number = _NUMBER.unpack_from(value)[0]
         fates[number] = _ACKNOWLEDGED if error is None else _FAILED
         now = time.monotonic()
-        if error is None and now - last >= _RESOLUTION_S:
+        if error is None and (not moments or now - moments[-1] >= _RESOLUTION_S):
             moments.append(now)
-            last = now
 
     began = time.monotonic()
     while not pipe.poll():
