@@ -18,7 +18,7 @@ import attrs
 import trio
 
 from broker.cli.local_security import CONTROLLER, ClusterSecrets, LocalSecurity
-from broker.cli.node_config import read_node_config
+from broker.cli.node_config import check_log_directory, read_node_config
 from broker.cli.private_files import write_private
 from broker.config import read_config
 from broker.config.properties import escaped
@@ -78,6 +78,7 @@ async def open_cluster(
     found = find_cluster(env, directory, nodes, first_id, security)
     if found:
         return found
+    check_log_directory(directory)
     count = NODES_DEFAULT if nodes is None else nodes
     first_port = first_port or await _free_first_port(env, 2 * count)
     start = FIRST_ID_DEFAULT if first_id is None else first_id

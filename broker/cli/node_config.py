@@ -95,13 +95,22 @@ def _read_file_config(properties: bytes | None, overrides: Sequence[str]) -> Kaf
     if config.cordoned_log_dirs:
         overrides.append(f"cordoned.log.dirs={_absolute(config.cordoned_log_dirs)}")
     if config.metadata_log_dir is not None:
-        overrides.append(f"metadata.log.dir={_absolute([config.metadata_log_dir])}")
+        overrides.append(f"metadata.log.dir={os.path.abspath(config.metadata_log_dir)}")
     return read_config(properties, overrides)
 
 
 def _absolute(directories: Iterable[str]) -> str:
-    """The directories of a config. `*` stands for all log directories."""
-    return ",".join(each if each == "*" else os.path.abspath(each) for each in directories)
+    """The value of a list of directories. `*` stands for all log directories. Raises InvalidConfig."""
+    return ",".join(each if each == "*" else check_log_directory(os.path.abspath(each)) for each in directories)
+
+
+def check_log_directory(path: str) -> str:
+    """The path itself. Raises InvalidConfig if `log.dirs` would be taken for several directories with it."""
+    if "," in path:
+        raise InvalidConfig(
+            f"Log directory {path}: a comma separates log directories, so none can have one in its path"
+        )
+    return path
 
 
 def read_file(path: str) -> bytes:

@@ -101,7 +101,7 @@ async def _present(admin: Admin, broker_id: int) -> _Present:
     entry = (await admin.describe_configs([resource], names=[CORDONED])).value(resource).get(CORDONED)
     if entry is None or not entry.value:
         return _Present([], False)
-    return _Present(entry.value.split(","), entry.source is ConfigSource.STATIC_BROKER)
+    return _Present([each.strip() for each in entry.value.split(",")], entry.source is ConfigSource.STATIC_BROKER)
 
 
 def _is_known(name: str, directories: Collection[str]) -> bool:

@@ -8,7 +8,7 @@ import click
 
 from broker.cli.commands.log_dir_cordons import find_directories, set_cordoned
 from broker.cli.grammar import ClusterCommand, CommandGroup, Exit, Invocation
-from broker.cli.grammar.arguments import INT32_MAX, Integer, TopicPartitions, topic_option
+from broker.cli.grammar.arguments import INT32_MAX, Integer, Parsed, TopicPartitions, topic_option
 from broker.cli.grammar.partitions import find_partitions, partitions_to_search
 from broker.cli.grammar.units import format_size
 from broker.cli.output import Column, list_of
@@ -108,6 +108,18 @@ _ABSENT: Final = "not on this broker yet"
 _broker_argument: Final = click.argument("broker", type=Integer(0, INT32_MAX))
 
 
+def _parse_directory(text: str) -> str:
+    """An element of `cordoned.log.dirs`. A comma would make several elements of it, and `*` stands for all."""
+    if text == "*" or [text] != [each.strip() for each in text.split(",") if each]:
+        raise ValueError(f"{text!r} is not the path of one log directory; name each by an argument of its own")
+    return text
+
+
+_directories_argument: Final = click.argument(
+    "directories", nargs=-1, required=True, metavar="DIRECTORY...", type=Parsed("directory", _parse_directory)
+)
+
+
 @click.group("log-dirs", cls=CommandGroup)
 def log_dirs() -> None:
     """See the log directories of brokers and what is in them, move replicas between them, and cordon directories."""
@@ -179,7 +191,7 @@ async def move(invocation: Invocation, broker: int, directory: str, topics: Sequ
 
 @log_dirs.command("cordon", cls=ClusterCommand, shape=list_of(CordonedDirectory))
 @_broker_argument
-@click.argument("directories", nargs=-1, required=True, metavar="DIRECTORY...")
+@_directories_argument
 async def cordon(invocation: Invocation, broker: int, directories: Sequence[str]) -> None:
     """Keep new replicas out of log directories of BROKER.
 
@@ -192,7 +204,7 @@ async def cordon(invocation: Invocation, broker: int, directories: Sequence[str]
 
 @log_dirs.command("uncordon", cls=ClusterCommand, shape=list_of(CordonedDirectory))
 @_broker_argument
-@click.argument("directories", nargs=-1, required=True, metavar="DIRECTORY...")
+@_directories_argument
 async def uncordon(invocation: Invocation, broker: int, directories: Sequence[str]) -> None:
     """Let cordoned log directories of BROKER have new replicas again.
 

@@ -3,8 +3,12 @@
 from pathlib import Path
 
 import pytest
+import trio
 
+from broker.cli.local_cluster import open_cluster
+from broker.cli.local_security import LocalSecurity
 from broker.cli.node_config import read_host
+from kraft.env import real_env
 from metadata.configuration import InvalidConfig
 from tests.support.cluster_process import run_command
 
@@ -59,6 +63,25 @@ def test_nested_log_directories_end_a_command_with_one_line(tmp_path: Path, argu
     message = f"Log directory {outer}/disk-1 is within log directory {outer}, where it could be taken for a partition's"
     assert answer.errors.splitlines() == [f"kraft: {message}"]
     assert list(tmp_path.iterdir()) == [properties]
+
+
+def test_working_directory_with_a_comma_does_not_make_two_log_directories_of_a_relative_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a,b").mkdir()
+    monkeypatch.chdir(tmp_path / "a,b")
+    with pytest.raises(InvalidConfig, match=f"^Log directory {tmp_path}/a,b/data: a comma separates log directories"):
+        read("data")
+    (broker,) = read_host(None, [f"log.dirs={tmp_path / 'c'}", "metadata.log.dir=data"]).brokers
+    assert broker.config.metadata_log_dir == f"{tmp_path}/a,b/data"
+
+
+def test_cluster_is_not_made_in_a_directory_with_a_comma(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    env = real_env(lambda kind, /, **fields: None)
+    with pytest.raises(InvalidConfig, match=f"^Log directory {tmp_path}/a,b: a comma separates log directories"):
+        trio.run(open_cluster, env, str(tmp_path / "a,b"), 1, 9092, None, LocalSecurity.SSL)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_log_directory_with_a_null_byte_is_refused() -> None:

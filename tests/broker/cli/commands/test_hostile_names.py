@@ -35,6 +35,7 @@ VALUES: Final = {
     "rate": "1",
     "format": "%t %k %h %s\\n",
     "separator": ",",
+    "directory": HOSTILE_NAME,
     "topic": HOSTILE_NAME,
     "header": f"{HOSTILE_NAME}={HOSTILE_NAME}",
 }

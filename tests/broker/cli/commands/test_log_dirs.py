@@ -140,6 +140,22 @@ def test_cordons_that_are_refused_change_nothing(directories: tuple[str, str]) -
     return_to_file()
 
 
+@pytest.mark.parametrize("command", ["cordon", "uncordon"])
+def test_argument_that_is_no_single_element_of_the_config_is_refused(
+    directories: tuple[str, str], command: str
+) -> None:
+    one, two = directories
+    succeed("log-dirs", "cordon", "1", one, two)
+    for argument in (f"{one},{two}", f"{one},", f"{one} ", "*", ""):
+        refused = run_command("log-dirs", command, "1", argument)
+        assert (refused.code, f"{argument!r} is not the path of one log directory" in refused.errors) == (
+            Exit.USAGE,
+            True,
+        )
+    assert cordoned_directories() == [True, True]
+    return_to_file()
+
+
 def test_first_change_keeps_cordons_of_the_properties_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
     node = NodeProcess(tmp_path, {"log.dirs": f"{one},{two}", "cordoned.log.dirs": one})
