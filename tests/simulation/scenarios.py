@@ -6,6 +6,7 @@ from contextlib import nullcontext
 import attrs
 import pytest
 
+from jepsen.simulation.subjects.node_plan import LOG_DIRECTORIES
 from tests.simulation.scripted_replicas import ScriptedReplicas, play
 from tests.support.replication_bugs import REPLICATION_BUGS
 
@@ -25,12 +26,14 @@ class Breach:
 class Scenario:
     """A script, and the expected violation for each bug that removes a rule; bugs are named as in `REPLICATION_BUGS`.
 
-    Without `is_watched`, the invariants do not apply to the script and are not checked.
+    Without `is_watched`, the invariants do not apply to the script and are not checked. `log_directories` are those of
+    each node.
     """
 
     script: Callable[[ScriptedReplicas], Awaitable[None]]
     bugs: Mapping[str, Breach]
     is_watched: bool = True
+    log_directories: Sequence[str] = LOG_DIRECTORIES[:1]
 
 
 @attrs.frozen
@@ -48,8 +51,9 @@ class ScenarioRun:
 
     def violation(self, seed: int = 1) -> str | None:
         """The name of the violated promise or invariant; None if the run passes."""
+        script, directories = self.scenario.script, self.scenario.log_directories
         with nullcontext() if self.bug is None else REPLICATION_BUGS[self.bug].planted():
-            violation = play(self.scenario.script, seed=seed, is_watched=self.is_watched).violation
+            violation = play(script, seed=seed, is_watched=self.is_watched, log_directories=directories).violation
         return None if violation is None else violation.partition(":")[0]
 
     @property

@@ -5,6 +5,11 @@ from typing import Any
 import attrs
 
 from broker.client import ConnectionLost
+from broker.wire.api.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from broker.wire.api.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -197,6 +202,12 @@ class ScriptedClients(ScriptedRun):
         resource = AlterConfigsResource(resource_type=ConfigResourceType.BROKER, configs=[config])
         response = await self.ask(by, IncrementalAlterConfigsRequest(resources=[resource]), 1)
         assert response.responses[0].error_code == 0, response
+
+    async def move_log_dir(self, name: str, path: str) -> None:
+        """Begin to move a broker's replica to its log directory at `path`. Raises ConnectionLost."""
+        moved = AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name=TOPIC, partitions=[0])])
+        response = await self.ask(name, AlterReplicaLogDirsRequest(dirs=[moved]), 2)
+        assert response.results[0].partitions[0].error_code == 0, response
 
     async def create_topic(self, *replicas: str, **configs: object) -> None:
         """Create the topic. The first replica leads; `_` in a config's name stands for `.`."""

@@ -24,7 +24,7 @@ from jepsen.simulation.subjects.node_plan import LOG_DIRECTORIES, NodePlan
 from jepsen.simulation.trace import Event
 from tests.simulation.scripted_clients import NONE, TOPIC, ScriptedClients, Stored, stored_in
 
-DIRECTORY = f"/var/kafka/{TOPIC}-0"
+DIRECTORY = f"{LOG_DIRECTORIES[0]}/{TOPIC}-0"
 # The time limit of every wait in a script. Sessions of brokers expire after 9 s.
 TIMEOUT_SECONDS = 20.0
 # The intervals in which a script checks conditions. The shorter one is for exact steps: it is below the latency of
@@ -170,13 +170,22 @@ class ScriptedReplicas(ScriptedClients):
         """True if a broker has ever connected to fetch from `source`."""
         return any(event.fields["source"] == self.ids[source] for event in self.traced("fetcher_connected", by=name))
 
+    def log_directory(self, name: str) -> str | None:
+        """The log directory in which the partition is; None if it is in none."""
+        return next((path for path in LOG_DIRECTORIES if self._partition_directory(name, path) is not None), None)
+
+    def _partition_directory(self, name: str, path: str) -> Directory | None:
+        try:
+            found = self.host(name).volume.find(f"{path}/{TOPIC}-0")
+        except OSError:
+            return None
+        return found if isinstance(found, Directory) else None
+
     def content(self, name: str) -> bytes:
         """The partition's log in a machine's page cache."""
-        try:
-            directory = self.host(name).volume.find(DIRECTORY)
-        except OSError:
-            return b""
-        files = directory.entries if isinstance(directory, Directory) else {}
+        path = self.log_directory(name)
+        directory = None if path is None else self._partition_directory(name, path)
+        files = {} if directory is None else directory.entries
         segments = [file for at, file in sorted(files.items()) if at.endswith(".log") and isinstance(file, Inode)]
         return b"".join(bytes(segment.cached) for segment in segments)
 

@@ -3,6 +3,7 @@
 import trio
 
 from broker.wire.errors import ErrorCode
+from jepsen.simulation.subjects.node_plan import LOG_DIRECTORIES
 from tests.simulation.scenarios import Breach, Scenario, ScenarioRun, scenario_runs
 from tests.simulation.scripted_replicas import GLANCE_SECONDS, ScriptedReplicas
 
@@ -12,6 +13,8 @@ HOLD = "InSyncReplicasHoldWhatIsCommitted"
 SESSION_SECONDS = 12.0
 # Longer than the interval between checkpoints of high watermarks.
 CHECKPOINT_SECONDS = 6.0
+# After this time the directory entries of a moved log are durable. Its records are not flushed again meanwhile.
+MOVE_SECONDS = 2.0
 
 
 async def a_follower_that_knows_less_of_what_is_committed(stage: ScriptedReplicas) -> None:
@@ -179,6 +182,25 @@ async def a_leader_out_of_the_controllers_reach(stage: ScriptedReplicas) -> None
     assert "b59" in stage.acknowledged
 
 
+async def a_move_to_another_log_directory(stage: ScriptedReplicas) -> None:
+    """KIP-113: every append is flushed, so a power cut of all replicas must not lose what their moves have copied."""
+    replicas = stage.brokers[:2]
+    await stage.lay_out(*replicas, min_insync_replicas=2, flush_messages=1)
+    await stage.produce(replicas[0], "m0", "m1", "m2")
+    before = {name: stage.log_directory(name) for name in replicas}
+    for name in replicas:
+        (destination,) = [path for path in LOG_DIRECTORIES if path != before[name]]
+        await stage.move_log_dir(name, destination)
+    await stage.until(
+        lambda: all(stage.traced("replica_moved", by=name) for name in replicas), f"not all of {replicas} move"
+    )
+    await trio.sleep(MOVE_SECONDS)
+    for name in replicas:
+        stage.cut_power(name, keeps="none")
+    await stage.start(*replicas)
+    assert all(stage.log_directory(name) != before[name] for name in replicas)
+
+
 @scenario_runs(
     Scenario(
         a_follower_that_knows_less_of_what_is_committed,
@@ -215,6 +237,11 @@ async def a_leader_out_of_the_controllers_reach(stage: ScriptedReplicas) -> None
             "leaders commit alone": Breach("AcknowledgedRecordsStay", [HOLD]),
             "a proposed ISR counts as decided": Breach("AcknowledgedRecordsStay", ["ReplicasAreEqual"]),
         },
+    ),
+    Scenario(
+        a_move_to_another_log_directory,
+        {"copies replace logs before they are durable": Breach("AcknowledgedRecordsStay", ["CommittedRecordsStay"])},
+        log_directories=LOG_DIRECTORIES,
     ),
 )
 def test_replication(scenario_run: ScenarioRun) -> None:
