@@ -30,7 +30,7 @@ from broker.net.completion import Completion
 from broker.net.connection import Connection, ProtocolError
 from broker.net.reply import Part, PendingReply, Reply
 from broker.server.session import Session
-from broker.server.slices import FIRST_STEPS, SLICE_STEPS, Finished, Steps, advance, freed
+from broker.server.slices import FIRST_STEPS, SLICE_STEPS, STEP_ITEMS, Finished, Steps, advance, freed
 from kraft.env import FsyncFailed
 
 T = TypeVar("T")
@@ -38,6 +38,8 @@ T = TypeVar("T")
 Message: TypeAlias = Any
 Frame: TypeAlias = bytes | list[Part]
 _FRAMES: Final = (bytes, list)
+# The number of a handler's waits after which other tasks run, even if nothing had to be waited for.
+_WAITS_AT_ONCE: Final = STEP_ITEMS
 # The number of long works in progress, each with a request and a response that may take 100 MB; others wait in a queue.
 WORKS_MAX: Final = 4
 # The values that a handler yields; see the module's docstring.
@@ -155,17 +157,26 @@ class Scheduler:
     async def finish(self, work: Work[T], request: Request | None = None, reached: Wait = None) -> T:
         """The result of work, which the caller's task runs from where it has `reached` this wait.
 
-        Its time is charged to the client of the request.
+        Its time is charged to the client of the request. Coroutines that end without waiting let no other task run. So
+        after some waits, the work goes on in a slice: otherwise a handler with a coroutine for each of 10,000 groups
+        would hold the event loop for all of them.
         """
         now: _Reached = reached
+        waits = 0
         try:
             if reached is None:
                 now = self._resume(work, request)
             while not isinstance(now, Finished):
                 if now is None:
                     now = await self._take_slices(work, request)
+                    continue
+                resume = await self.outcome(work, request, now)
+                waits += 1
+                if waits % _WAITS_AT_ONCE:
+                    now = self._resume(work, request, resume=resume)
                 else:
-                    now = self._resume(work, request, resume=await self.outcome(work, request, now))
+                    async with self.slice:
+                        now = self._resume(work, request, resume=resume)
         finally:
             work.close()
         result: T = now.result

@@ -189,6 +189,35 @@ async def test_handler_gets_the_errors_of_its_coroutine(heartbeats: ParkedHeartb
     assert not heartbeats.traced.of("handler_failed")
 
 
+async def test_other_tasks_run_between_coroutines_that_end_at_once(
+    heartbeats: ParkedHeartbeats, nursery: trio.Nursery
+) -> None:
+    """A request that described 10,000 groups, each by a coroutine that had nothing to wait for, blocked all others."""
+    count, turns_at_least = 1_000, 20
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async def nothing() -> None:
+        """Returns at once."""
+
+    def handle(context: BrokerContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
+        yield from in_task(nothing())  # the handler runs in a task now
+        before = turns
+        for _ in range(count):
+            yield from in_task(nothing())
+        return HeartbeatResponse(error_code=turns - before)
+
+    heartbeats.handle = handle
+    nursery.start_soon(take_turns)
+    async with connected(heartbeats.port) as client:
+        assert (await client.call(HeartbeatRequest(), 4)).error_code >= turns_at_least
+
+
 async def test_handler_is_closed_with_its_connection(heartbeats: ParkedHeartbeats) -> None:
     closed = trio.Event()
 
