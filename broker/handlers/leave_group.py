@@ -5,7 +5,8 @@ from typing import Final
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
-from broker.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from broker.server.slices import STEP_ITEMS
+from broker.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.protocol import AclOperation, ResourceType
 
@@ -23,8 +24,15 @@ def leave_group(context: BrokerContext, request: LeaveGroupRequest) -> Work[Leav
     if isinstance(outcome, KafkaError):
         return LeaveGroupResponse(error_code=outcome.code)
     if is_one:
-        return LeaveGroupResponse(error_code=outcome[0].error_code)
-    return LeaveGroupResponse(members=outcome)
+        return LeaveGroupResponse(error_code=outcome[0])
+    response = LeaveGroupResponse()
+    for number, (member, code) in enumerate(zip(members, outcome, strict=True), 1):
+        response.members.append(
+            MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code)
+        )
+        if not number % STEP_ITEMS:
+            yield None
+    return response
 
 
 HANDLER = Handler(LeaveGroupRequest, leave_group, request_bytes_max=REQUEST_BYTES_MAX // 4)

@@ -12,7 +12,7 @@ from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import Decision
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from broker.wire.api.leave_group import MemberIdentity, MemberResponse
+from broker.wire.api.leave_group import MemberIdentity
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from broker.wire.errors import ErrorCode, KafkaError
 from tests.support.groups_shard import GroupsShard
@@ -105,8 +105,8 @@ class ClassicClients(GroupsShard):
 
     def leave(self, *members: str | MemberIdentity) -> list[ErrorCode]:
         named = [MemberIdentity(member_id=each) if isinstance(each, str) else each for each in members]
-        responses: Sequence[MemberResponse] = self.write(lambda state, now_ms: leave_group(state, GROUP, named, now_ms))
-        return [ErrorCode(each.error_code) for each in responses]
+        codes: list[ErrorCode] = self.write(lambda state, now_ms: leave_group(state, GROUP, named, now_ms))
+        return codes
 
     def _asked(self, decide: Any) -> Completion[Any]:
         try:

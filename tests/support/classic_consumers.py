@@ -238,8 +238,8 @@ class ClassicConsumer:
     def leave(self) -> list[ErrorCode]:
         self.owned = {}
         who = [MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)]
-        responses = self.shard.write(lambda state, now_ms: leave_group(state, GROUP, who, now_ms))
-        return [ErrorCode(each.error_code) for each in responses]
+        codes: list[ErrorCode] = self.shard.write(lambda state, now_ms: leave_group(state, GROUP, who, now_ms))
+        return codes
 
 
 def _assignment(topics: Mapping[str, set[int]]) -> bytes:

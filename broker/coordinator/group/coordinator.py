@@ -40,7 +40,7 @@ from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatReque
 from broker.wire.api.describe_groups import DescribedGroup
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
-from broker.wire.api.leave_group import MemberIdentity, MemberResponse
+from broker.wire.api.leave_group import MemberIdentity
 from broker.wire.api.list_groups import ListedGroup
 from broker.wire.api.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -121,8 +121,8 @@ class GroupCoordinator:
         """Completes with NONE, REBALANCE_IN_PROGRESS if the member has to join again, or an error."""
         return self._write(request.group_id, lambda state, now_ms: heartbeat(state, request))
 
-    def leave_group(self, group_id: str, members: Sequence[MemberIdentity]) -> Completion[list[MemberResponse]]:
-        """Completes with a response for each of the members."""
+    def leave_group(self, group_id: str, members: Sequence[MemberIdentity]) -> Completion[list[ErrorCode]]:
+        """Completes with an error code for each of the members."""
         return self._write(group_id, lambda state, now_ms: leave_group(state, group_id, members, now_ms))
 
     def describe_group(self, group_id: str) -> Completion[DescribedGroup]:

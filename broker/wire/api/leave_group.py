@@ -5,6 +5,8 @@ Flexible from 4. Notable versions:
     5  the reason (KIP-800)
 """
 
+from typing import Final
+
 from broker.wire.schema import field, request, response, struct
 
 
@@ -17,7 +19,12 @@ class MemberIdentity:
     reason: str | None = field("string", "5+", default=None, nullable="5+")
 
 
-@request(key=13, versions="0-5", flexible="4+")
+# All members of a request leave in one decision. So many members with ids of coordinators, of at least 37 bytes, do not
+# fit into a request: the bound is for shorter ids, which come from outside.
+_ELEMENTS_MAX: Final = 10_000
+
+
+@request(key=13, versions="0-5", flexible="4+", elements_max=_ELEMENTS_MAX)
 class LeaveGroupRequest:
     """One member until version 2, `members` from version 3 on."""
 

@@ -30,7 +30,7 @@ from broker.coordinator.group.classic.rebalance import (
 )
 from broker.coordinator.group.classic.step import NEW_MEMBER_TIMEOUT_MS, Step, sync_key
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
-from broker.wire.api.leave_group import MemberIdentity, MemberResponse
+from broker.wire.api.leave_group import MemberIdentity
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.wire.errors import ErrorCode
 from kraft import lazy_attrs
@@ -288,21 +288,16 @@ def _assigned(group: ClassicGroup, member_id: str) -> SyncGroupResponse:
     )
 
 
-def leave(step: Step, members: Sequence[MemberIdentity]) -> list[MemberResponse]:
-    """Removes these members; begins a rebalance if any of them was in the group."""
+def leave(step: Step, members: Sequence[MemberIdentity]) -> list[ErrorCode]:
+    """Removes these members; begins a rebalance if any of them was in the group. Returns an error code for each."""
     group = step.group
-    responses = [
-        MemberResponse(
-            member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=_leave_one(step, each)
-        )
-        for each in members
-    ]
-    if any(response.error_code == ErrorCode.NONE for response in responses):
+    codes = [_leave_one(step, each) for each in members]
+    if ErrorCode.NONE in codes:
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             begin_rebalance(step)
         else:
             complete_if_all_joined(step)
-    return responses
+    return codes
 
 
 def _leave_one(step: Step, who: MemberIdentity) -> ErrorCode:

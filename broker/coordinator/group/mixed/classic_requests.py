@@ -16,7 +16,7 @@ from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import Decision
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
-from broker.wire.api.leave_group import MemberIdentity, MemberResponse
+from broker.wire.api.leave_group import MemberIdentity
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.schema import STRING_BYTES_MAX
@@ -79,23 +79,19 @@ def heartbeat(state: ConsumerGroupShard, request: HeartbeatRequest) -> Decision[
 
 def leave_group(
     state: ConsumerGroupShard, group_id: str, members: Sequence[MemberIdentity], now_ms: int
-) -> Decision[list[MemberResponse]]:
-    """Decides on a response for each member."""
+) -> Decision[list[ErrorCode]]:
+    """Decides on an error code for each member.
+
+    A request can name 10,000 members, about which one decision is made: it must do little for each of them.
+    """
     group = state.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return classic_members.leave(state, group, members, now_ms)
     if not isinstance(group, ClassicGroup):
-        unknown = ErrorCode.UNKNOWN_MEMBER_ID
-        return Decision(
-            (),
-            [
-                MemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=unknown)
-                for each in members
-            ],
-        )
+        return Decision((), [ErrorCode.UNKNOWN_MEMBER_ID] * len(members))
     step = begin_step(state, group, now_ms)
-    responses = leave(step, members)
-    return decided(state, step, responses)
+    codes = leave(step, members)
+    return decided(state, step, codes)
 
 
 def _group(state: ConsumerGroupShard, group_id: str) -> ClassicGroup | ConsumerGroup:
