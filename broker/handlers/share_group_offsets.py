@@ -3,14 +3,15 @@ groups, which the share coordinator keeps (KIP-932).
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from broker.handlers.authorization import check, refusal
 from broker.handlers.response_errors import message_of
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
-from broker.server.scheduler import Work, in_task
-from broker.server.slices import STEP_ITEMS, Steps
+from broker.server.scheduler import Work
+from broker.server.slices import STEP_ITEMS, Steps, each, filtered
 from broker.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestTopic,
@@ -45,7 +46,9 @@ def describe_share_group_offsets(
     """A group that is named again for all its topics is described once: 32,000 times 1,000 partitions fit no memory."""
     response = DescribeShareGroupOffsetsResponse()
     whole: set[str] = set()
-    for group in request.groups:
+    for number, group in enumerate(request.groups, 1):
+        if not number % STEP_ITEMS:
+            yield None
         if group.topics is None:
             if group.group_id in whole:
                 continue
@@ -72,25 +75,22 @@ def _describe(
         asked, hidden = yield from _permitted(context, AclOperation.DESCRIBE, asked)
     topics = []
     if asked is None or asked:
-        topics = yield from in_task(groups.describe_offsets(group.group_id, asked))
+        topics = yield from groups.describe_offsets(group.group_id, asked)
     if asked is None:
-        topics = [topic for topic in topics if _may(context, AclOperation.DESCRIBE, topic.topic_name)]
-    return DescribeShareGroupOffsetsResponseGroup(
-        group_id=group.group_id, topics=[*topics, *(_hidden(topic) for topic in hidden)]
-    )
+        topics = yield from filtered(lambda topic: _may(context, AclOperation.DESCRIBE, topic.topic_name), topics)
+    for topic in hidden:
+        topics.append((yield from _hidden(topic)))
+    return DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, topics=topics)
 
 
-def _hidden(topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupOffsetsResponseTopic:
+def _hidden(topic: DescribeShareGroupOffsetsRequestTopic) -> Steps[DescribeShareGroupOffsetsResponseTopic]:
     error = refusal(ResourceType.TOPIC)
-    return DescribeShareGroupOffsetsResponseTopic(
-        topic_name=topic.topic_name,
-        partitions=[
-            DescribeShareGroupOffsetsResponsePartition(
-                partition_index=index, error_code=error.code, error_message=message_of(error)
-            )
-            for index in topic.partitions
-        ],
+    refused = partial(
+        DescribeShareGroupOffsetsResponsePartition, error_code=error.code, error_message=message_of(error)
     )
+    yield
+    partitions = yield from each(lambda index: refused(partition_index=index), topic.partitions)
+    return DescribeShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, partitions=partitions)
 
 
 def alter_share_group_offsets(
@@ -100,23 +100,20 @@ def alter_share_group_offsets(
         _check_served(context)
         check(context, AclOperation.READ, ResourceType.GROUP, request.group_id)
         allowed, denied = yield from _permitted(context, AclOperation.READ, request.topics)
-        altered = yield from in_task(context.services.shares.groups.alter_offsets(request.group_id, allowed))
+        altered = yield from context.services.shares.groups.alter_offsets(request.group_id, allowed)
     except KafkaError as error:
         return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=message_of(error))
-    return AlterShareGroupOffsetsResponse(responses=[*altered, *map(_not_altered, denied)])
+    for topic in denied:
+        altered.append((yield from _not_altered(topic)))
+    return AlterShareGroupOffsetsResponse(responses=altered)
 
 
-def _not_altered(topic: AlterShareGroupOffsetsRequestTopic) -> AlterShareGroupOffsetsResponseTopic:
+def _not_altered(topic: AlterShareGroupOffsetsRequestTopic) -> Steps[AlterShareGroupOffsetsResponseTopic]:
     error = refusal(ResourceType.TOPIC)
-    return AlterShareGroupOffsetsResponseTopic(
-        topic_name=topic.topic_name,
-        partitions=[
-            AlterShareGroupOffsetsResponsePartition(
-                partition_index=each.partition_index, error_code=error.code, error_message=message_of(error)
-            )
-            for each in topic.partitions
-        ],
-    )
+    refused = partial(AlterShareGroupOffsetsResponsePartition, error_code=error.code, error_message=message_of(error))
+    yield
+    partitions = yield from each(lambda asked: refused(partition_index=asked.partition_index), topic.partitions)
+    return AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, partitions=partitions)
 
 
 def delete_share_group_offsets(
@@ -128,17 +125,13 @@ def delete_share_group_offsets(
         check(context, AclOperation.DELETE, ResourceType.GROUP, request.group_id)
         allowed, denied = yield from _permitted(context, AclOperation.READ, topics)
         names = [topic.topic_name for topic in allowed]
-        deleted = yield from in_task(context.services.shares.groups.delete_offsets(request.group_id, names))
+        deleted = yield from context.services.shares.groups.delete_offsets(request.group_id, names)
     except KafkaError as error:
         return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=message_of(error))
     refused = refusal(ResourceType.TOPIC)
-    hidden = [
-        DeleteShareGroupOffsetsResponseTopic(
-            topic_name=topic.topic_name, error_code=refused.code, error_message=message_of(refused)
-        )
-        for topic in denied
-    ]
-    return DeleteShareGroupOffsetsResponse(responses=[*deleted, *hidden])
+    hidden = partial(DeleteShareGroupOffsetsResponseTopic, error_code=refused.code, error_message=message_of(refused))
+    deleted += yield from each(lambda topic: hidden(topic_name=topic.topic_name), denied)
+    return DeleteShareGroupOffsetsResponse(responses=deleted)
 
 
 def _check_served(context: BrokerContext) -> None:

@@ -1,8 +1,8 @@
 """The interface of share groups for handlers (KIP-932): the group coordinator's part of it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from broker.config import KafkaConfig
 from broker.coordinator.group.config import ShareGroupConfig
@@ -21,6 +21,7 @@ from broker.coordinator.group.share.offsets import (
     delete_offsets,
     delete_states,
     initialized_partitions,
+    start_offsets,
 )
 from broker.coordinator.group.share.share_group import ShareGroup
 from broker.coordinator.group.share_states import ShareStates
@@ -46,6 +47,13 @@ from metadata.image import MetadataImage, TopicImage
 from metadata.request_context import RequestContext
 
 T = TypeVar("T")
+
+# Work of a handler that yields what it waits for, and None between steps; see `broker.server.scheduler`.
+Work: TypeAlias = Generator[Coroutine[Any, Any, Any] | None, Any, T]
+# The number of topics or partitions in one step of a description: some 0.1 ms.
+_STEP_ITEMS: Final = 32
+# The number of partitions that are looked up in one step: some 0.1 ms, too.
+_STEP_PLACES: Final = 256
 
 NO_OFFSET: Final = -1
 _NO_LAG: Final = -1
@@ -153,84 +161,93 @@ class ShareGroups:
 
     # Offsets
 
-    async def describe_offsets(
+    def describe_offsets(
         self, group_id: str, topics: Sequence[DescribeShareGroupOffsetsRequestTopic] | None
-    ) -> list[DescribeShareGroupOffsetsResponseTopic]:
+    ) -> Work[list[DescribeShareGroupOffsetsResponseTopic]]:
         """The start offset and the lag of partitions: of these, or, with None, of all that the group has.
 
         A partition without an offset has offset -1. Raises KafkaError.
         """
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        initialized = await self._read(group_id, lambda state: initialized_partitions(state, group_id))
+        initialized = yield self._read(group_id, lambda state: initialized_partitions(state, group_id))
         images = self._image().topics
         wanted: list[tuple[TopicImage, Sequence[int]]] = []
         unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
         if topics is None:
             known = ((images.by_id.get(topic_id), indexes) for topic_id, indexes in initialized.items())
             wanted = [(image, sorted(indexes)) for image, indexes in known if image is not None]
-        for topic in topics or ():
+        for number, topic in enumerate(topics or (), 1):
             image = images.by_name.get(topic.topic_name)
             if image is not None:
                 wanted.append((image, list(dict.fromkeys(topic.partitions))))
             else:
-                unknown.append(_without_offsets(topic.topic_name, topic.partitions))
-        return [*await self._described(group_id, wanted), *unknown]
+                unknown.append((yield from _without_offsets(topic.topic_name, topic.partitions)))
+            if not number % _STEP_ITEMS:
+                yield None
+        described = yield from self._described(group_id, wanted)
+        return described + unknown
 
-    async def _described(
+    def _described(
         self, group_id: str, wanted: Sequence[tuple[TopicImage, Sequence[int]]]
-    ) -> list[DescribeShareGroupOffsetsResponseTopic]:
-        places = [
-            (image.topic_id, index) for image, indexes in wanted for index in indexes if index in image.partitions
-        ]
-        summaries = await self.states.summaries(group_id, dict.fromkeys(places))
+    ) -> Work[list[DescribeShareGroupOffsetsResponseTopic]]:
+        places = yield from _existing(wanted)
+        summaries = yield self.states.summaries(group_id, places)
         names = {image.topic_id: image.name for image, _ in wanted}
-        ends = await self._ends.of(
+        ends = yield self._ends.of(
             (names[topic_id], index)
             for (topic_id, index), summary in summaries.items()
             if not isinstance(summary, KafkaError) and _has_lag(summary)
         )
-        return [
-            DescribeShareGroupOffsetsResponseTopic(
-                topic_name=image.name,
-                topic_id=image.topic_id,
-                partitions=[
-                    _described_partition(index, summaries.get((image.topic_id, index)), ends.get((image.name, index)))
-                    for index in indexes
-                ],
-            )
-            for image, indexes in wanted
-        ]
+        described = []
+        for number, (image, indexes) in enumerate(wanted, 1):
+            topic = DescribeShareGroupOffsetsResponseTopic(topic_name=image.name, topic_id=image.topic_id)
+            for index in indexes:
+                summary, end = summaries.get((image.topic_id, index)), ends.get((image.name, index))
+                topic.partitions.append(_described_partition(index, summary, end))
+                if not len(topic.partitions) % _STEP_ITEMS:
+                    yield None
+            described.append(topic)
+            if not number % _STEP_ITEMS:
+                yield None
+        return described
 
-    async def alter_offsets(
+    def alter_offsets(
         self, group_id: str, topics: Sequence[AlterShareGroupOffsetsRequestTopic]
-    ) -> list[AlterShareGroupOffsetsResponseTopic]:
+    ) -> Work[list[AlterShareGroupOffsetsResponseTopic]]:
         """Sets start offsets of a group without members, which may be a new one. Raises KafkaError."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        responses, initialization = await self._write(
-            group_id, lambda state, now_ms: alter_offsets(state, group_id, topics, now_ms)
+        responses, offsets = yield from start_offsets(topics, self._image())
+        initialization = yield self._write(
+            group_id, lambda state, now_ms: alter_offsets(state, group_id, offsets, now_ms)
         )
-        errors = await self.states.initialize(initialization) if initialization.start_offsets else {}
-        for topic in responses:
-            for each in topic.partitions:
+        errors = (yield self.states.initialize(initialization)) if offsets else {}
+        for topic in responses if errors else ():
+            for number, each in enumerate(topic.partitions, 1):
                 error = errors.get((topic.topic_id, each.partition_index))
                 if error is not None and each.error_code == ErrorCode.NONE:
                     each.error_code, each.error_message = error.code, error.message or None
+                if not number % _STEP_ITEMS:
+                    yield None
+            yield None
         return responses
 
-    async def delete_offsets(
+    def delete_offsets(
         self, group_id: str, topic_names: Sequence[str]
-    ) -> list[DeleteShareGroupOffsetsResponseTopic]:
+    ) -> Work[list[DeleteShareGroupOffsetsResponseTopic]]:
         """Removes topics from a group without members. Raises KafkaError."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         names = list(dict.fromkeys(topic_names))
-        partitions, without = await self._write(group_id, lambda state, now_ms: delete_offsets(state, group_id, names))
-        errors = await self.states.delete(group_id, partitions) if partitions else {}
+        existing = yield from _existing_topics(names, self._image())
+        partitions, without = yield self._write(
+            group_id, lambda state, now_ms: delete_offsets(state, group_id, existing)
+        )
+        errors = (yield self.states.delete(group_id, partitions)) if partitions else {}
         topics = self._image().topics
         responses = []
-        for name in names:
+        for number, name in enumerate(names, 1):
             image = topics.by_name.get(name)
             error = errors.get(b"" if image is None else image.topic_id)
             if image is None:
@@ -238,6 +255,8 @@ class ShareGroups:
             elif name in without:
                 error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no offset information to delete.")
             responses.append(_deleted(name, image, error))
+            if not number % _STEP_ITEMS:
+                yield None
         return responses
 
     # Deletion
@@ -297,6 +316,30 @@ def _delete_states(
     return delete_states(state, group_ids)
 
 
+def _existing(wanted: Iterable[tuple[TopicImage, Sequence[int]]]) -> Work[dict[tuple[bytes, int], None]]:
+    """The partitions that exist, each once, in the order in which they are asked for."""
+    places: dict[tuple[bytes, int], None] = {}
+    count = 0
+    for image, indexes in wanted:
+        for index in indexes:
+            if index in image.partitions:
+                places[image.topic_id, index] = None
+            count += 1
+            if not count % _STEP_PLACES:
+                yield None
+    return places
+
+
+def _existing_topics(names: Iterable[str], image: MetadataImage) -> Work[list[str]]:
+    existing = []
+    for number, name in enumerate(names, 1):
+        if name in image.topics.by_name:
+            existing.append(name)
+        if not number % _STEP_PLACES:
+            yield None
+    return existing
+
+
 def _has_lag(summary: PartitionSummary) -> bool:
     return summary.start_offset != UNINITIALIZED and summary.delivery_complete_count != _NO_COUNT
 
@@ -316,14 +359,15 @@ def _described_partition(
     return described
 
 
-def _without_offsets(name: str, partitions: Iterable[int]) -> DescribeShareGroupOffsetsResponseTopic:
-    return DescribeShareGroupOffsetsResponseTopic(
-        topic_name=name,
-        partitions=[
+def _without_offsets(name: str, partitions: Iterable[int]) -> Work[DescribeShareGroupOffsetsResponseTopic]:
+    topic = DescribeShareGroupOffsetsResponseTopic(topic_name=name)
+    for index in partitions:
+        topic.partitions.append(
             DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=NO_OFFSET)
-            for index in partitions
-        ],
-    )
+        )
+        if not len(topic.partitions) % _STEP_ITEMS:
+            yield None
+    return topic
 
 
 def _deleted(name: str, image: TopicImage | None, error: KafkaError | None) -> DeleteShareGroupOffsetsResponseTopic:

@@ -156,6 +156,8 @@ async def _ask_all(places: list[Place], ask: Callable[[bytes, int], _Completion[
     """The outcomes of a request for each of the places."""
     outcomes: dict[Place, T] = {}
     for first in range(0, len(places), _PORTION):
+        if first:
+            await trio.lowlevel.checkpoint()  # requests that are refused at once are not waited for
         portion = places[first : first + _PORTION]
         asked = await gather([ask(*place) for place in portion]).wait()
         outcomes.update(zip(portion, asked, strict=True))

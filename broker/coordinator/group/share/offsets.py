@@ -3,11 +3,16 @@
 A decision comes before the request to the share coordinator, and another one when that has ended.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Final
 
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, intersection, union
-from broker.coordinator.group.share.partition_states import RESET_OFFSET, Initialization, PartitionStates
+from broker.coordinator.group.share.partition_states import (
+    RESET_OFFSET,
+    Initialization,
+    PartitionStates,
+    StartOffsets,
+)
 from broker.coordinator.group.share.records import assignment_epoch_record, epoch_record, states_record
 from broker.coordinator.group.share.shard import ShareGroupShard, config_of, share_group, share_group_or_new
 from broker.coordinator.group.share.share_group import ShareGroup
@@ -18,7 +23,7 @@ from broker.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponseTopic,
 )
 from broker.wire.errors import ErrorCode, KafkaError
-from metadata.image import TopicImage
+from metadata.image import MetadataImage, TopicImage
 
 # Kafka's message.
 UNKNOWN_PARTITION: Final = "This server does not host this topic-partition."
@@ -27,6 +32,8 @@ UNKNOWN_PARTITION: Final = "This server does not host this topic-partition."
 _FIRST_EPOCH: Final = 1
 _NO_HASH: Final = 0
 _NO_TIME_MS: Final = 0
+# The number of topics or partitions that are checked in one step: some 0.1 ms.
+_STEP_ITEMS: Final = 32
 
 # Initialization
 
@@ -72,29 +79,40 @@ def _change(state: ShareGroupShard, group: ShareGroup, states: PartitionStates) 
 # AlterShareGroupOffsets
 
 
-def alter_offsets(
-    state: ShareGroupShard, group_id: str, topics: Sequence[AlterShareGroupOffsetsRequestTopic], now_ms: int
-) -> Decision[tuple[list[AlterShareGroupOffsetsResponseTopic], Initialization]]:
-    """Decides about new start offsets, of which a group without members may have none yet.
+def start_offsets(
+    topics: Sequence[AlterShareGroupOffsetsRequestTopic], image: MetadataImage
+) -> Generator[None, None, tuple[list[AlterShareGroupOffsetsResponseTopic], StartOffsets]]:
+    """Checks new start offsets, in steps: a request can have 10,000, and the decision about the group is one step.
 
-    The response has all partitions; the codes of those that are to be initialized are NONE. Raises KafkaError.
+    Returns the response, which has all partitions, and the offsets of those whose codes in it are NONE.
     """
-    group = share_group_or_new(state, group_id)
-    if not group.is_empty:
-        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     responses: list[AlterShareGroupOffsetsResponseTopic] = []
     offsets: dict[bytes, dict[int, int]] = {}
     for topic in topics:
-        image = state.context.image.topics.by_name.get(topic.topic_name)
+        known = image.topics.by_name.get(topic.topic_name)
         response = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name)
-        if image is not None:
-            response.topic_id = image.topic_id
+        if known is not None:
+            response.topic_id = known.topic_id
         for each in topic.partitions:
-            error = _offset_error(image, each.partition_index, each.start_offset)
+            error = _offset_error(known, each.partition_index, each.start_offset)
             response.partitions.append(_altered(each.partition_index, error))
-            if image is not None and error is None:
-                offsets.setdefault(image.topic_id, {})[each.partition_index] = each.start_offset
+            if known is not None and error is None:
+                offsets.setdefault(known.topic_id, {})[each.partition_index] = each.start_offset
+            if not len(response.partitions) % _STEP_ITEMS:
+                yield
         responses.append(response)
+        if not len(responses) % _STEP_ITEMS:
+            yield
+    return responses, offsets
+
+
+def alter_offsets(
+    state: ShareGroupShard, group_id: str, offsets: StartOffsets, now_ms: int
+) -> Decision[Initialization]:
+    """Decides about new start offsets, of which a group without members may have none yet. Raises KafkaError."""
+    group = share_group_or_new(state, group_id)
+    if not group.is_empty:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     initialization = Initialization(group_id, group.epoch or _FIRST_EPOCH, offsets)
     records = _change(state, group, group.states.beginning(initialization.partitions))
     if records:
@@ -104,7 +122,7 @@ def alter_offsets(
         if records:
             share_group(state, group_id).begin_initialization(initialization.partitions, now_ms)
 
-    return Decision(records, (responses, initialization), apply)
+    return Decision(records, initialization, apply)
 
 
 def _first_epoch(group: ShareGroup) -> list[CoordinatorRecord]:

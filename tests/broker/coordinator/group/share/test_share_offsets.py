@@ -4,9 +4,15 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group.share.offsets import alter_offsets, delete_offsets, delete_states
+from broker.coordinator.group.share.offsets import (
+    alter_offsets,
+    delete_offsets,
+    delete_states,
+    start_offsets,
+)
 from broker.coordinator.group.share.partition_states import Initialization, PartitionStates
 from broker.coordinator.group.share.shard import share_group
+from broker.server.slices import run
 from broker.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
@@ -45,7 +51,8 @@ def altered(shard: ShareGroupsShard, **offsets: dict[int, int]) -> tuple[list[An
         )
         for name, theirs in offsets.items()
     ]
-    responses, initialization = shard.write(lambda state, now_ms: alter_offsets(state, GROUP, topics, now_ms))
+    responses, asked = run(start_offsets(topics, shard.image))
+    initialization = shard.write(lambda state, now_ms: alter_offsets(state, GROUP, asked, now_ms))
     codes = [(each.partition_index, each.error_code) for topic in responses for each in topic.partitions]
     return codes, initialization
 
@@ -68,7 +75,7 @@ def test_offsets_of_a_new_group_are_set_before_its_first_member(shard: ShareGrou
 
 def test_offsets_are_changed_only_without_members(shard: ShareGroupsShard, client: ShareClient) -> None:
     for decide in (
-        lambda state, now_ms: alter_offsets(state, GROUP, [], now_ms),
+        lambda state, now_ms: alter_offsets(state, GROUP, {}, now_ms),
         lambda state, now_ms: delete_offsets(state, GROUP, ["a"]),
     ):
         with pytest.raises(KafkaError) as caught:
