@@ -1,8 +1,9 @@
 """Routes administrative requests to the nodes that answer them, and retries them."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
+import attrs
 import trio
 
 from broker.client.admin.config import AdminConfig
@@ -26,7 +27,7 @@ _UNKNOWN_TIMEOUT_S: Final = 3.0
 
 # The part of the time for a request that the broker may use.
 _BROKER_SHARE: Final = 0.9
-# The part of the time for several nodes: more than that, so that late answers of brokers count.
+# The part of the time for nodes: more than that, so that late answers of brokers count.
 _NODES_SHARE: Final = 0.95
 
 # The codes on which a request to the controller is sent again; other codes are answers.
@@ -50,7 +51,7 @@ class Deadline:
 
     @property
     def silence_s(self) -> float:
-        """How long one of several nodes may take: a little less than is left, so that the others' answers count."""
+        """How long nodes may take: a little less than is left, so that an error can say which of them are silent."""
         return max(0.0, self._time - trio.current_time()) * _NODES_SHARE
 
     @property
@@ -62,6 +63,30 @@ class Deadline:
         """
         left_ms = (self._time - trio.current_time()) * 1000
         return max(1, int(min(left_ms, self._request_timeout_ms) * _BROKER_SHARE))
+
+
+@attrs.frozen
+class _Settling(Generic[K, V]):
+    """The outcomes of a call: those of the attempt under way, the final ones, and the last failures of other items."""
+
+    wanted: Sequence[K]
+    is_retried: Callable[[ErrorCode], bool]
+    outcomes: Outcomes[K, V] = attrs.field(factory=dict)
+    settled: Outcomes[K, V] = attrs.field(factory=dict)
+    latest: dict[K, Failure] = attrs.field(factory=dict)
+
+    def pending(self) -> Sequence[K]:
+        return [item for item in self.wanted if item not in self.settled]
+
+    def take_outcomes(self) -> None:
+        """Settles the items of the attempt, apart from those that are asked about again."""
+        for item, outcome in self.outcomes.items():
+            if isinstance(outcome, ConnectionLost) or (
+                isinstance(outcome, KafkaError) and self.is_retried(outcome.code)
+            ):
+                self.latest[item] = outcome
+            else:
+                self.settled[item] = outcome
 
 
 class Routing:
@@ -115,33 +140,36 @@ class Routing:
     async def _settle(
         self,
         items: Iterable[K],
-        ask: Callable[[Sequence[K], Deadline], Awaitable[Outcomes[K, V]]],
+        ask: Callable[[Sequence[K], Deadline, Outcomes[K, V]], Awaitable[None]],
         timeout_ms: float | None,
         is_retried: Callable[[ErrorCode], bool] = is_retriable,
     ) -> Results[K, V]:
-        """Asks about the items that have no final outcome yet, until all have one or the deadline is over."""
+        """Asks about the items that have no final outcome yet, until all have one or the deadline is over.
+
+        `ask` adds each outcome to its last argument as soon as it has it. Those that it has at the deadline count.
+        """
         deadline = self._deadline(timeout_ms)
-        wanted = list(dict.fromkeys(items))
-        settled: Outcomes[K, V] = {}
-        latest: dict[K, Failure] = {}
+        state: _Settling[K, V] = _Settling(list(dict.fromkeys(items)), is_retried)
 
         async def attempt() -> None:
-            pending = [item for item in wanted if item not in settled]
-            outcomes = await ask(pending, deadline)
-            latest.clear()
-            latest.update(_retriable(pending, outcomes, is_retried))
-            settled.update({item: outcomes.get(item, missing(item)) for item in pending if item not in latest})
-            if latest:
-                raise next(iter(latest.values()))
+            state.outcomes.clear()
+            pending = state.pending()
+            await ask(pending, deadline, state.outcomes)
+            state.latest.clear()
+            state.outcomes.update({item: missing(item) for item in pending if item not in state.outcomes})
+            state.take_outcomes()
+            if state.latest:
+                raise next(iter(state.latest.values()))
 
-        if wanted:
+        if state.wanted:
             try:
                 await self._cluster.retried(attempt, timeout_ms=deadline.timeout_ms)
             except TimedOut:
-                if not settled:
+                state.take_outcomes()
+                if not state.settled:
                     raise
-                settled.update(_timed_out(wanted, settled, latest))
-        return Results({item: settled[item] for item in wanted})
+                state.settled.update(_timed_out(state.pending(), state.latest))
+        return Results({item: state.settled[item] for item in state.wanted})
 
     async def _change(
         self,
@@ -151,8 +179,8 @@ class Routing:
     ) -> Results[K, V]:
         """Sends a metadata change to the active controller, with an outcome for each item."""
 
-        async def ask_controller(pending: Sequence[K], deadline: Deadline) -> Outcomes[K, V]:
-            return await ask(await self._cluster.controller(), pending, deadline)
+        async def ask_controller(pending: Sequence[K], deadline: Deadline, outcomes: Outcomes[K, V]) -> None:
+            outcomes.update(await ask(await self._cluster.controller(), pending, deadline))
 
         return await self._settle(items, ask_controller, timeout_ms, is_retried_by_controller)
 
@@ -184,16 +212,14 @@ class Routing:
         """Asks the node that each item belongs to, and any node about the items that belong to none."""
         nodes_are_known_at = trio.current_time() + _UNKNOWN_TIMEOUT_S
 
-        async def ask_nodes(pending: Sequence[K], deadline: Deadline) -> Outcomes[K, V]:
+        async def ask_nodes(pending: Sequence[K], deadline: Deadline, outcomes: Outcomes[K, V]) -> None:
             items_of: dict[int | None, list[K]] = {}
             for item in pending:
                 items_of.setdefault(node_of(item), []).append(item)
-            outcomes: Outcomes[K, V] = {}
             for node_id in await self._absent(items_of):
                 error = _absence(node_id, is_final=trio.current_time() >= nodes_are_known_at)
                 outcomes.update(dict.fromkeys(items_of.pop(node_id), error))
-            outcomes.update(await self._ask_nodes(items_of, ask, deadline))
-            return outcomes
+            await self._ask_nodes(items_of, ask, deadline, outcomes)
 
         return await self._settle(items, ask_nodes, timeout_ms, is_retried)
 
@@ -206,10 +232,12 @@ class Routing:
         """Asks the leader of each partition, with one request per leader and round."""
         topics_are_known_at = trio.current_time() + _UNKNOWN_TIMEOUT_S
 
-        async def ask_leaders(pending: Sequence[TopicPartition], deadline: Deadline) -> Outcomes[TopicPartition, V]:
-            leaders, outcomes = await self._leaders(pending)
-            found: Outcomes[TopicPartition, V] = await self._ask_nodes(leaders, ask, deadline)
-            return {**outcomes, **found}
+        async def ask_leaders(
+            pending: Sequence[TopicPartition], deadline: Deadline, outcomes: Outcomes[TopicPartition, V]
+        ) -> None:
+            leaders, failures = await self._leaders(pending)
+            outcomes.update(failures)
+            await self._ask_nodes(leaders, ask, deadline, outcomes)
 
         def is_retried(code: ErrorCode) -> bool:
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -227,10 +255,10 @@ class Routing:
     ) -> Results[str, V]:
         """Asks the coordinator of each group or transactional id, with one request per coordinator and round."""
 
-        async def ask_coordinators(pending: Sequence[str], deadline: Deadline) -> Outcomes[str, V]:
-            coordinators, outcomes = await self._coordinators(pending, key_type)
-            found: Outcomes[str, V] = await self._ask_nodes(coordinators, ask, deadline)
-            return {**outcomes, **found}
+        async def ask_coordinators(pending: Sequence[str], deadline: Deadline, outcomes: Outcomes[str, V]) -> None:
+            coordinators, failures = await self._coordinators(pending, key_type)
+            outcomes.update(failures)
+            await self._ask_nodes(coordinators, ask, deadline, outcomes)
 
         return await self._settle(keys, ask_coordinators, timeout_ms)
 
@@ -239,30 +267,29 @@ class Routing:
         items_of: Mapping[int | None, Sequence[K]],
         ask: Callable[[Broker, Sequence[K], Deadline], Awaitable[Outcomes[K, V]]],
         deadline: Deadline,
-    ) -> Outcomes[K, V]:
+        outcomes: Outcomes[K, V],
+    ) -> None:
         """Asks nodes, of which None is any, at the same time. If one fails, that is the outcome of all its items.
 
-        A node that does not answer fails shortly before the deadline, because the other nodes' outcomes are lost at it.
+        Until a node answers, the outcome of its items is that it does not. The call ends shortly before the deadline,
+        so that the error of a call without any other outcome can say which node did not answer.
         """
-        outcomes: Outcomes[K, V] = {}
-        silent = dict(items_of)
+        for node_id, items in items_of.items():
+            name = "the broker that was asked" if node_id is None else f"broker {node_id}"
+            outcomes.update(dict.fromkeys(items, ConnectionLost(f"{name} does not answer")))
 
         async def ask_node(node_id: int | None, items: Sequence[K]) -> None:
             try:
                 node = await (self._any() if node_id is None else self._cluster.broker(node_id))
-                outcomes.update(await ask(node, items, deadline))
+                answers = await ask(node, items, deadline)
             except (ConnectionLost, UnsupportedByBroker, KafkaError) as error:
-                outcomes.update(dict.fromkeys(items, error))
-            del silent[node_id]
+                answers = dict.fromkeys(items, error)
+            outcomes.update({item: answers.get(item, missing(item)) for item in items})
 
         with trio.move_on_after(deadline.silence_s):
             async with trio.open_nursery() as nursery:
                 for node_id, items in items_of.items():
                     nursery.start_soon(ask_node, node_id, items)
-        for node_id, items in silent.items():
-            name = "the broker that was asked" if node_id is None else f"broker {node_id}"
-            outcomes.update(dict.fromkeys(items, ConnectionLost(f"{name} does not answer")))
-        return outcomes
 
     async def _absent(self, node_ids: Iterable[int | None]) -> list[int]:
         """Returns the nodes that are not part of the cluster, as far as a broker knows now."""
@@ -318,33 +345,18 @@ class Routing:
         return Node(found.node_id, found.host, found.port, None if known is None else known.rack)
 
 
-def _retriable(
-    items: Iterable[K], outcomes: Mapping[K, V | Failure], is_retried: Callable[[ErrorCode], bool]
-) -> dict[K, Failure]:
-    """The outcomes after which an item is asked about again."""
-    found: dict[K, Failure] = {}
-    for item in items:
-        outcome = outcomes.get(item)
-        if isinstance(outcome, ConnectionLost) or (isinstance(outcome, KafkaError) and is_retried(outcome.code)):
-            found[item] = outcome
-    return found
-
-
 def _absence(node_id: int, *, is_final: bool) -> Failure:
     text = f"broker {node_id} is not part of the cluster at present"
     return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text) if is_final else ConnectionLost(text)
 
 
-def _timed_out(wanted: Iterable[K], settled: Mapping[K, object], latest: Mapping[K, Failure]) -> dict[K, Failure]:
+def _timed_out(pending: Iterable[K], latest: Mapping[K, Failure]) -> dict[K, Failure]:
     """The errors of the items that have no outcome at the deadline, each with its last failure as the cause."""
     errors: dict[K, Failure] = {}
-    for item in wanted:
-        if item not in settled:
-            last = latest.get(item)
-            errors[item] = TimedOut(
-                f"no answer in time about {item!r}" + (f"; the last failure: {last}" if last else "")
-            )
-            errors[item].__cause__ = last
+    for item in pending:
+        last = latest.get(item)
+        errors[item] = TimedOut(f"no answer in time about {item!r}" + (f"; the last failure: {last}" if last else ""))
+        errors[item].__cause__ = last
     return errors
 
 

@@ -1,6 +1,7 @@
 """Topics described: by name in pages (KIP-966), by id, or from Metadata where brokers know no pages."""
 
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -66,6 +67,9 @@ class TopicDescription:
     authorized_operations: frozenset[AclOperation] | None = None
 
 
+_Descriptions: TypeAlias = Outcomes[str | bytes, TopicDescription]
+
+
 class TopicDescriptionCalls(Routing):
     """Describes topics."""
 
@@ -82,24 +86,24 @@ class TopicDescriptionCalls(Routing):
         A topic is missing if every broker that can be reached says so: one of them may not know yet of a new topic.
         """
 
-        async def describe(broker: Broker, topics: Iterable[str | bytes]) -> Outcomes[str | bytes, TopicDescription]:
+        async def describe(broker: Broker, topics: Iterable[str | bytes]) -> _Descriptions:
             names = [topic for topic in topics if isinstance(topic, str)]
             ids = [topic for topic in topics if isinstance(topic, bytes)]
-            outcomes: Outcomes[str | bytes, TopicDescription] = {}
+            outcomes: _Descriptions = {}
             if names:
                 outcomes.update(await _describe_names(broker, names, partition_limit, include_authorized_operations))
             if ids:
                 outcomes.update(await _describe_ids(broker, ids, include_authorized_operations))
             return outcomes
 
-        async def ask(pending: Sequence[str | bytes], deadline: Deadline) -> Outcomes[str | bytes, TopicDescription]:
-            outcomes = await self._ask_once(lambda broker: describe(broker, pending))
-            absent = [topic for topic, outcome in outcomes.items() if _is_absent(outcome)]
+        async def ask(pending: Sequence[str | bytes], deadline: Deadline, outcomes: _Descriptions) -> None:
+            described = await self._ask_once(lambda broker: describe(broker, pending))
+            absent = [topic for topic, outcome in described.items() if _is_absent(outcome)]
             if absent and not self._uses_controllers:
                 others, _ = await ask_every_broker(self._cluster, lambda broker: describe(broker, absent))
                 for other in others:
-                    outcomes.update({topic: found for topic, found in other.items() if not _is_absent(found)})
-            return outcomes
+                    described.update({topic: found for topic, found in other.items() if not _is_absent(found)})
+            outcomes.update(described)
 
         return await self._settle(topics, ask, timeout_ms, is_retried_in_descriptions)
 
@@ -115,7 +119,7 @@ def _is_absent(outcome: TopicDescription | Failure) -> bool:
 
 async def _describe_names(
     broker: Broker, names: Sequence[str], partition_limit: int, has_operations: bool
-) -> Outcomes[str | bytes, TopicDescription]:
+) -> _Descriptions:
     try:
         broker.version_of(DescribeTopicPartitionsRequest)
     except UnsupportedByBroker:
@@ -129,9 +133,7 @@ async def _describe_names(
     return {name: _of_pages(parts, has_operations) for name, parts in described.items()}
 
 
-async def _describe_ids(
-    broker: Broker, ids: Sequence[bytes], has_operations: bool
-) -> Outcomes[str | bytes, TopicDescription]:
+async def _describe_ids(broker: Broker, ids: Sequence[bytes], has_operations: bool) -> _Descriptions:
     asked = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
     response = await _ask_for_metadata(broker, asked, has_operations, lowest=_IDS_SINCE)
     return {topic.topic_id: _of_metadata(topic) for topic in response.topics}
