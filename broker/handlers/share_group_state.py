@@ -36,10 +36,9 @@ _Partition: TypeAlias = Any
 # Carries a request out for one of its share-partitions. Long work before that is done in steps.
 _CarryOut: TypeAlias = Callable[[ShareCoordinator, SharePartitionKey, _Partition], Steps[Completion[Any]]]
 
-# The work of one step, in batches: some 5 ms. A share-partition counts as many, since it can have 500 updates to merge
-# after its coordinator was loaded, which takes 3 ms.
-_STEP_WORK: Final = 1000
-_PARTITION_WORK: Final = 100
+# The batches of a write that takes several steps by itself. Others take 0.15 ms; but 500 updates may have to be merged
+# first, after the coordinator was loaded, which takes 3 ms. So each share-partition is a step.
+_LARGE_BATCHES: Final = 1000
 
 
 def _respond(response: type[Any], topic_result: type[Any], partition_result: type[Any], carry_out: _CarryOut) -> Any:
@@ -50,16 +49,13 @@ def _respond(response: type[Any], topic_result: type[Any], partition_result: typ
             return response()
         coordinator = context.services.shares.coordinator
         begun: list[tuple[bytes, int, Completion[Any]]] = []
-        work = 0
         for topic in request.topics:
             for asked in topic.partitions:
+                if begun:
+                    yield None
                 key = SharePartitionKey(request.group_id, topic.topic_id, asked.partition)
                 completion = yield from carry_out(coordinator, key, asked)
                 begun.append((topic.topic_id, asked.partition, completion))
-                work += _work(asked)
-                if work > _STEP_WORK:
-                    work = 0
-                    yield None
         results: dict[bytes, Any] = {}
         for number, (topic_id, index, completion) in enumerate(consumed(begun), 1):
             outcome = yield from completion
@@ -72,10 +68,6 @@ def _respond(response: type[Any], topic_result: type[Any], partition_result: typ
         return response(results=[*results.values()])
 
     return handle
-
-
-def _work(asked: _Partition) -> int:
-    return _PARTITION_WORK + len(getattr(asked, "state_batches", ()))
 
 
 def _result(partition_result: type[Any], index: int, outcome: Any) -> Any:
@@ -141,7 +133,7 @@ def _read(coordinator: ShareCoordinator, key: SharePartitionKey, asked: _Partiti
 
 
 def _write(coordinator: ShareCoordinator, key: SharePartitionKey, asked: _Partition) -> Steps[Completion[None]]:
-    is_large = len(asked.state_batches) > _STEP_WORK
+    is_large = len(asked.state_batches) > _LARGE_BATCHES
     if is_large:
         yield
     asked_for = Write(

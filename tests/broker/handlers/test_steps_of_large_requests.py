@@ -29,6 +29,7 @@ from broker.wire.api.describe_share_group_offsets import (
 )
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
+from broker.wire.api.write_share_group_state import PartitionData, WriteShareGroupStateRequest, WriteStateData
 from broker.wire.api.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from broker.wire.errors import ErrorCode
 from tests.support.requests import create_topic
@@ -200,3 +201,11 @@ async def test_markers_of_transactions_are_appended_in_steps(stepping: Stepping)
     results = [only(only(each.topics).partitions) for each in answer.markers]
     assert [each.partition_index for each in results] == [number % 2 for number in range(COUNT)]
     assert {each.error_code for each in results} == {ErrorCode.NONE}
+
+
+async def test_states_of_share_partitions_are_written_one_in_each_step(stepping: Stepping) -> None:
+    """After the coordinator was loaded, each may have 500 updates to merge first, which takes 3 ms."""
+    partitions = [PartitionData(partition=number) for number in range(COUNT)]
+    topics = [WriteStateData(topic_id=bytes(16), partitions=partitions)]
+    answer = await stepping.call(WriteShareGroupStateRequest(group_id=GROUP, topics=topics), 1, step_items=1)
+    assert [each.partition for each in only(answer.results).partitions] == list(range(COUNT))
