@@ -41,12 +41,12 @@ class Finished:
 def advance(work: Generator[W, Any, Any], steps_max: int, resume: Callable[[], W] | None = None) -> W | Finished | None:
     """Take steps of work until it waits for something, has ended, or has used up its slice; then it yields None.
 
-    The first step is taken by `resume`, `next(work)` by default.
+    The first step is taken by `resume`, `next(work)` by default. Its time counts: it may be as long as a slice.
     """
+    slice_end = trio.current_time() + SLICE_S
     try:
         reached = next(work) if resume is None else resume()
-        if reached is None and steps_max > 1:
-            slice_end = trio.current_time() + SLICE_S
+        if reached is None and trio.current_time() < slice_end:
             for _ in range(steps_max - 1):
                 reached = next(work)
                 if reached is not None or trio.current_time() >= slice_end:

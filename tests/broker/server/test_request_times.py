@@ -20,6 +20,7 @@ from broker.server.quotas import Allowance, Charging, Usage
 from broker.server.scheduler import Scheduler
 from broker.server.session import HeldTime, Session
 from broker.server.shortcut_tables import ShortcutTables
+from broker.server.slices import SLICE_S, SLICE_STEPS, advance
 
 
 @attrs.define
@@ -182,8 +183,15 @@ async def test_slices_of_long_work_are_charged_and_the_pauses_between_are_not(
 
     nursery.start_soon(hold_the_slice)
     await trio.lowlevel.checkpoint()
-    assert await scheduler.finish(steps(mock_clock, 2, 3), request) == "done"
-    assert times.after == [2 + 3, 1]
+    short_s = SLICE_S / 2
+    assert await scheduler.finish(steps(mock_clock, short_s, 3), request) == "done"
+    assert times.after == [pytest.approx(short_s + 3), 1]
+
+
+async def test_slice_ends_with_its_first_step_if_that_takes_as_long(mock_clock: MockClock) -> None:
+    began = trio.current_time()
+    assert advance(steps(mock_clock, SLICE_S, 3), SLICE_STEPS) is None
+    assert trio.current_time() - began == pytest.approx(SLICE_S)
 
 
 async def test_completing_a_reply_within_the_request_of_another_client_is_charged_to_its_own_client(
