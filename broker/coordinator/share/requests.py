@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import attrs
 
 from broker.coordinator.runtime.decision import Decision
-from broker.coordinator.share.batch_merging import merged, ordering
+from broker.coordinator.share.batch_merging import InOrder, merged, ordering
 from broker.coordinator.share.record_formats import ShareSnapshot, ShareUpdate, tombstone
 from broker.coordinator.share.shard import ShareCoordinatorShard, next_snapshot_epoch
 from broker.coordinator.share.share_state import (
@@ -212,7 +212,9 @@ def _mistake(batches: Sequence[StateBatch]) -> str | None:
     """The reason why the batches of a write are refused; None if they are valid."""
     if len(batches) > _BATCHES_MAX:
         return f"{len(batches)} batches"
-    wrong = next((batch for batch in batches if not 0 <= batch[0] <= batch[1]), None)
+    # The first of batches in order has the smallest offset, and no batch in order ends before it begins.
+    checked = batches[:1] if isinstance(batches, InOrder) else batches
+    wrong = next((batch for batch in checked if not 0 <= batch[0] <= batch[1]), None)
     return None if wrong is None else f"a batch of the offsets {wrong.first_offset} to {wrong.last_offset}"
 
 
