@@ -9,7 +9,7 @@ from typing import Final
 from broker.handlers.group_portions import portions
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
-from broker.server.scheduler import Work, in_task
+from broker.server.scheduler import Work
 from broker.server.slices import each, filtered
 from broker.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from broker.wire.errors import ErrorCode, KafkaError
@@ -32,7 +32,7 @@ def delete_groups(context: BrokerContext, request: DeleteGroupsRequest) -> Work[
     for named_ids in portions(allowed):
         group_ids, failed = named_ids, dict[str, KafkaError]()
         if context.services.shares.groups.has_any(named_ids):
-            failed = yield from in_task(context.services.shares.groups.delete_states(named_ids))
+            failed = yield from context.services.shares.groups.delete_states(named_ids)
             group_ids = [group_id for group_id in named_ids if group_id not in failed]
         response.results += [_result(group_id, error) for group_id, error in failed.items()]
         begun = yield from each(context.services.groups.delete_groups, portions(group_ids, _STEP_GROUPS), 1)

@@ -54,6 +54,8 @@ Work: TypeAlias = Generator[Coroutine[Any, Any, Any] | None, Any, T]
 _STEP_ITEMS: Final = 32
 # The number of partitions that are looked up in one step: some 0.1 ms, too.
 _STEP_PLACES: Final = 256
+# The number of groups in one decision about the deletion of their states: some 2 ms with 500 partitions each.
+_DELETED_AT_ONCE: Final = 8
 
 NO_OFFSET: Final = -1
 _NO_LAG: Final = -1
@@ -270,25 +272,26 @@ class ShareGroups:
             for group_id in wanted
         )
 
-    async def delete_states(self, group_ids: Sequence[str]) -> dict[str, KafkaError]:
+    def delete_states(self, group_ids: Sequence[str]) -> Work[dict[str, KafkaError]]:
         """Deletes all states of those groups that are share groups, before the groups themselves are deleted. Returns
         the errors of groups that must not be deleted now.
         """
         by_partition: dict[int, list[str]] = {}
         for group_id in group_ids:
             by_partition.setdefault(self._runtime.partition_for(group_id), []).append(group_id)
-        decided = [
-            self._runtime.write(partition, partial(_delete_states, theirs))
-            for partition, theirs in by_partition.items()
-        ]
-        self._commit()
+        portions, decided = list[list[str]](), []
+        for partition, theirs in by_partition.items():
+            for first in range(0, len(theirs), _DELETED_AT_ONCE):
+                portions.append(theirs[first : first + _DELETED_AT_ONCE])
+                decided.append(self._runtime.write(partition, partial(_delete_states, portions[-1])))
+                yield None
         errors: dict[str, KafkaError] = {}
-        for theirs, outcome in zip(by_partition.values(), await gather(decided).wait(), strict=True):
+        for theirs, outcome in zip(portions, (yield gather(decided).wait()), strict=True):
             if isinstance(outcome, KafkaError):
                 errors.update(dict.fromkeys(theirs, outcome))
                 continue
             for group_id, partitions in outcome.items():
-                error = partitions if isinstance(partitions, KafkaError) else await self._delete(group_id, partitions)
+                error = partitions if isinstance(partitions, KafkaError) else (yield self._delete(group_id, partitions))
                 if error is not None:
                     errors[group_id] = error
         return errors

@@ -18,6 +18,7 @@ from broker.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
 )
+from broker.wire.api.delete_groups import DeleteGroupsRequest
 from broker.wire.api.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
@@ -48,6 +49,7 @@ STEP_MARKERS = 10
 # Topics are first authorized, in steps of their own.
 TWICE = STEP_ITEMS // 2
 MEMBERS_MAX = 10_000
+SHARE_GROUPS_AT_ONCE = 8
 
 
 class SteppingDispatcher(Dispatcher[Services]):
@@ -185,6 +187,23 @@ async def test_share_group_offsets_are_deleted_in_steps(stepping: Stepping) -> N
     codes = [(each.topic_name, each.error_code) for each in answer.responses]
     assert codes[0] == ("a", ErrorCode.NONE)
     assert codes[1:] == [(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in names[1:]]
+
+
+async def test_states_of_share_groups_are_deleted_some_groups_at_a_time(stepping: Stepping) -> None:
+    """The deletion of 250 groups with 500 partitions each held the event loop for 50 ms."""
+    partition = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=7)
+    topics = [AlterShareGroupOffsetsRequestTopic(topic_name="a", partitions=[partition])]
+    names = [f"group-{number:03}" for number in range(16 * SHARE_GROUPS_AT_ONCE)]
+    await stepping.client.call(FindCoordinatorRequest(coordinator_keys=names), 4)
+    for name in names:
+        with trio.fail_after(20):
+            request = AlterShareGroupOffsetsRequest(group_id=name, topics=topics)
+            while (await stepping.client.call(request, 0)).error_code:
+                pass
+    deleted = await stepping.client.call(DeleteGroupsRequest(groups_names=names), 2)
+    assert {each.group_id: each.error_code for each in deleted.results} == dict.fromkeys(names, ErrorCode.NONE)
+    # Steps of their own check who may delete the groups.
+    assert stepping.dispatcher.steps >= len(names) // SHARE_GROUPS_AT_ONCE + len(names) // STEP_ITEMS
 
 
 async def test_markers_of_transactions_are_appended_in_steps(stepping: Stepping) -> None:
