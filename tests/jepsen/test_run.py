@@ -95,6 +95,8 @@ def test_share_groups_outlive_the_leaders_of_their_partitions(tmp_path: Path) ->
     delivered = {each.client.partition(".")[0] for each in store.history().of("acquire", outcome=Outcome.OK)}
     assert delivered >= {"known1", "known2", "known3", "mixed3"}
     assert delivered & {"mixed1", "mixed2", "mixed4"}, "members of libraries"
+    described = store.history().of("describe-empty-share-group", outcome=Outcome.OK)
+    assert [(each.value, each.result) for each in described] == [("known", "Empty"), ("mixed", "Empty")]
     assert int(verdict.notes["known: RELEASE stored"]) > 0
     assert int(verdict.notes["mixed: ACCEPT stored"]) > 0
 

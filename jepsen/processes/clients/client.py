@@ -30,6 +30,8 @@ _TIMEOUT_CONFIGS: Final[dict[str, str | int]] = {
 
 # The protocol of share groups (KIP-932).
 SHARE: Final = "share"
+# How often brokers look for share groups that have expired, in seconds. No share group may.
+RETENTION_CHECK_S: Final = 1.0
 # Client libraries of members of share groups.
 KRAFT: Final = "kraft"
 LIBRDKAFKA: Final = "librdkafka"

@@ -7,12 +7,17 @@ import trio
 
 from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
-from jepsen.processes.clients.client import KRAFT, LIBRDKAFKA, Client
+from jepsen.processes.clients.client import KRAFT, LIBRDKAFKA, RETENTION_CHECK_S, Client
 from jepsen.processes.clients.share_libraries import share_with_kraft, share_with_librdkafka
 from jepsen.processes.clients.workload_client import partitions_of, run_until_stopped, workload_client
 from jepsen.share_values import ShareGroupSettings
 from jepsen.workloads import client as workload
-from jepsen.workloads.share_administration import begin_share_groups, read_share_states, wait_finished
+from jepsen.workloads.share_administration import (
+    begin_share_groups,
+    describe_empty_group,
+    read_share_states,
+    wait_finished,
+)
 from jepsen.workloads.share_member import churn_share_members, finish_records
 from jepsen.workloads.share_session import ShareGroup
 
@@ -52,7 +57,10 @@ async def _churn(named: workload.Client, client: Client) -> None:
 
 
 def finish_shares(client: Client) -> None:
-    """Have members finish all records of both groups, and read what the share coordinators have stored."""
+    """Have members finish all records of both groups, and read what the share coordinators have stored.
+
+    At the end, the groups are without members for some time, and are described.
+    """
     trio.run(_finish, client)
 
 
@@ -70,6 +78,8 @@ async def _finish(client: Client) -> None:
         nursery.cancel_scope.cancel()
     topics = await _topics(reader, client.plan.topic)
     await read_share_states(reader, topics)
+    for settings in SHARE_GROUPS:
+        await describe_empty_group(reader, settings.group, RETENTION_CHECK_S)
 
 
 async def _share_group(named: workload.Client, client: Client, group: str) -> ShareGroup:

@@ -140,7 +140,7 @@ async def perform(experiment: Experiment) -> Outcome:
     names = [*experiment.workload.clients, *experiment.workload.places()]
     journals = experiment.directory / CLIENTS
     journals.mkdir(parents=True)
-    overrides = {**_SETTINGS, **experiment.overrides}
+    overrides = {**_SETTINGS, **experiment.workload.configs, **experiment.overrides}
     async with running_cluster(
         experiment.directory,
         nodes=experiment.nodes,

@@ -22,7 +22,7 @@ from jepsen.checkers.nodes import NodesRunUntilStopped, RecoveryIsBounded
 from jepsen.checkers.offsets import OFFSET_CHECKERS
 from jepsen.checkers.replicas import ReplicasAreIdentical
 from jepsen.history import History, Outcome
-from jepsen.processes.clients.client import EITHER, KRAFT, LIBRDKAFKA, SHARE, MemberPlan
+from jepsen.processes.clients.client import EITHER, KRAFT, LIBRDKAFKA, RETENTION_CHECK_S, SHARE, MemberPlan
 from jepsen.processes.clients.transacting import BANK, OUTPUT, TRANSACTIONAL_ROLES, transactional_id_of
 from jepsen.processes.run.member_processes import Group
 from metadata.protocol import AcknowledgeType
@@ -66,7 +66,7 @@ class Workload:
     Members of `groups` join and leave at the same time. `first` are the roles of the clients that prepare the cluster,
     and `last` those of the clients that read the final state. `notes` returns figures of a history that are only
     reported. `more_topics` are those besides the topic that all clients use, and `state_topics` the internal topics
-    whose leaders are killed as well.
+    whose leaders are killed as well. `configs` are configs of the nodes.
     """
 
     clients: Mapping[str, str]
@@ -79,6 +79,7 @@ class Workload:
     more_topics: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
     state_topics: tuple[str, ...] = ()
+    configs: Mapping[str, str] = MappingProxyType({})
 
     def transactional_ids(self) -> list[str]:
         """The transactional ids of the clients, see `jepsen.processes.clients.transacting`."""
@@ -155,6 +156,8 @@ WORKLOADS: Final[Mapping[str, Workload]] = MappingProxyType(
                 Group("mixed", SHARE, "simple", members=4, libraries=(KRAFT, LIBRDKAFKA, "")),
             ),
             state_topics=(SHARE_GROUP_STATE,),
+            # Groups that are empty meanwhile stay: they have no offsets whose retention could end.
+            configs={"offsets.retention.check.interval.ms": f"{RETENTION_CHECK_S * 1000:.0f}"},
         ),
         "commits": Workload(
             _PRODUCERS,
