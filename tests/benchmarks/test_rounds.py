@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Mapping
+from math import inf
 from types import MappingProxyType
 
 import attrs
@@ -10,7 +11,7 @@ import pytest
 from benchmarks import client_loads
 from benchmarks.figures import Figure, Series
 from benchmarks.loadgen import LoadFailed
-from benchmarks.rounds import WARM_UP_ROUNDS, alternate, exit_code
+from benchmarks.rounds import WARM_UP_ROUNDS, alternate, exit_code, wait_until_idle
 
 
 @attrs.define
@@ -55,6 +56,28 @@ def test_warm_up_is_not_measured() -> None:
     (measured,) = series.measured
     assert {node: len(values) for node, values in measured.values.items()} == {"a": 3, "b": 3}
     assert min(map(min, measured.values.values())) == 2 * WARM_UP_ROUNDS + 1
+
+
+def test_load_begins_when_its_peers_have_ended_the_work_of_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.rounds._IDLE_WITHIN_S", inf)
+    looks: list[str] = []
+
+    @attrs.define
+    class Busy(Node):
+        """A node that has worked for a minute whenever it is looked at, the first three times."""
+
+        left: int = 3
+        used_s: float = 0.0
+
+        def cpu_seconds(self) -> float:
+            looks.append(self.name)
+            if self.left:
+                self.left -= 1
+                self.used_s += 60.0
+            return self.used_s
+
+    wait_until_idle([Busy("a"), Node("b")])
+    assert looks == ["a"] * 4  # before the wait, after work twice, and after none
 
 
 def test_failed_round_is_noted_and_the_others_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
