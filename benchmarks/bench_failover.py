@@ -1,6 +1,7 @@
 """Repeated kill -9 of a partition's leader, with a writer and a reader that follows.
 
-    python -m benchmarks.bench_failover [--cluster kraft|kafka|kafka-fast] [--seconds 450] [--every 15] [--backoff 100]
+    python -m benchmarks.bench_failover [--cluster kraft|kafka|kafka-fast] [--seconds 450] [--every 15]
+                                        [--size 100] [--rate 20000] [--backoff 100]
 
 Three nodes, one partition with three replicas, min.insync.replicas=2, acks=all, confluent-kafka's defaults. The leader
 is killed every few seconds, but not before all replicas are in sync again; its process is restarted a second later.
@@ -16,8 +17,9 @@ before, which grow up to 10 s. At full speed (`--rate 0`), nodes and clients wai
 large that a restart takes longer from kill to kill.
 
 `kafka` is Apache Kafka with its defaults. `kafka-fast` is Apache Kafka with a broker session timeout as short as the
-time that this project's controller grants a broker whose connection was reset. Without java or mvn they are skipped
-with a message, and the exit code is 0.
+time that this project's controller grants a broker whose connection was reset. For both, the time
+after which another node led is not reported. Without java or mvn they are skipped with a message, and the exit code is
+0.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """The longest time for which the largest valid request of each API blocks the event loop.
 
     python -m benchmarks.bench_loop_holds [--topics 1000] [--partitions 50000] [--groups 1000] [--apis 3 32]
+                                          [--last]
 
 A node runs in this process. A client in a thread sends it requests of every API in every version, as large as the
 limits allow, then pushes of client metrics that are small only on the wire, and it scrapes the result. Besides the
