@@ -62,7 +62,7 @@ async def set_cordoned(admin: Admin, broker_id: int, names: Sequence[str], is_co
     """
     directories = (await admin.describe_log_dirs([broker_id])).value(broker_id)
     known = names if is_cordoned else [name for name in names if _is_known(name, directories)]
-    absent = [name.rstrip("/") for name in names if name not in known]
+    absent = [name.rstrip("/") or "/" for name in names if name not in known]
     paths = [*find_directories(broker_id, known, directories), *absent]
     present = await _present(admin, broker_id)
     if _ALL in present.elements and not present.is_of_file:

@@ -131,6 +131,7 @@ def test_cordons_that_are_refused_change_nothing(directories: tuple[str, str]) -
         True,
     )
     assert run_command("log-dirs", "uncordon", "1").code == Exit.USAGE
+    assert "broker 1 has no log directory /:" in run_command("log-dirs", "uncordon", "1", "/").errors
     assert cordoned_directories() == [False, False]
 
     succeed("configs", "set", "broker", "1", "cordoned.log.dirs=*")
