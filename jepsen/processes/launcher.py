@@ -205,11 +205,14 @@ class _Requests:
         return self._requests.recv(_LENGTH.unpack(length)[0], socket.MSG_WAITALL), status, streams
 
     def _prepare(self, modules: Sequence[str], preparation: str) -> None:
-        """Import modules that a program needs and prepare it, before its first fork."""
+        """Import modules that a program needs and prepare it, before its first fork.
+
+        An error of theirs must not end the launcher: it also starts other programs.
+        """
         missing = [module for module in (*modules, preparation) if module and module not in self._imported]
         self._imported.update(missing)
         for module in missing:
-            with contextlib.suppress(ImportError):  # the program will raise it, where it is shown
+            with contextlib.suppress(Exception):  # the program will raise it, where it is shown
                 imported = import_module(module)
                 if module == preparation:
                     deque(imported.prepare(), maxlen=0)

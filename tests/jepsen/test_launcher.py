@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from jepsen.processes.launcher import Launcher, Program
+from jepsen.processes.nodes import START_SECONDS
 from jepsen.processes.server_process import ServerProcess
 from tests.support.linux import reads_proc
 from tests.support.node_process import NodeProcess
@@ -75,3 +77,24 @@ def test_end_of_a_launched_node_has_its_exit_code(launched: NodeProcess) -> None
     launched.kill()
     assert launched.process.returncode == -signal.SIGKILL
     launched.process.send_signal(signal.SIGTERM)  # like Popen, none after the end
+
+
+@pytest.mark.parametrize(
+    "preparation",
+    ["import absent", "1 /", "raise ValueError", "", "def prepare():\n    yield\n    raise ValueError"],
+    ids=["import", "syntax", "import-raises", "no-function", "steps-raise"],
+)
+def test_preparation_that_fails_does_not_end_the_launcher(
+    preparation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "failing_preparation.py").write_text(preparation)
+    (tmp_path / "printing_program.py").write_text("print('it runs')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    launcher = Launcher()
+    try:
+        with (tmp_path / "output").open("wb") as output:
+            program = Program("printing_program", ("failing_preparation",), "failing_preparation")
+            assert launcher.start(program, (), output.fileno()).wait(START_SECONDS) == 0
+    finally:
+        launcher.close()
+    assert (tmp_path / "output").read_text() == "it runs\n"
