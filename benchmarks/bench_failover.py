@@ -52,6 +52,8 @@ from benchmarks.numbered_records import Gap, Read, Worker, Written, longest_gap,
 _DOWN_SECONDS: Final = 1.0
 _IN_SYNC_TIMEOUT_S: Final = 120.0
 _WARM_UP_SECONDS: Final = 5.0
+# librdkafka's bound.
+_BACKOFF_MAX_MS: Final = 300_000
 FAST_SESSIONS: Final = {"broker.session.timeout.ms": "300", "broker.heartbeat.interval.ms": "100"}
 CLUSTERS: Final[dict[str, Callable[[], Cluster]]] = {
     "kraft": lambda: kraft_cluster(kind=LoggedMember),
@@ -241,6 +243,13 @@ def _report_records(written: Written, found: Read) -> bool:
     return not missing and not found.wrongs
 
 
+def _backoff_ms(text: str) -> int:
+    """A value of retry.backoff.ms. The writer could not start with another one, and could not say so."""
+    if not 1 <= int(text) <= _BACKOFF_MAX_MS:
+        raise argparse.ArgumentTypeError(f"{text} is not between 1 and {_BACKOFF_MAX_MS}")
+    return int(text)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_failover")
     parser.add_argument("--cluster", choices=list(CLUSTERS), default="kraft")
@@ -248,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--every", type=float, default=15, help="seconds between kills, at least")
     parser.add_argument("--size", type=int, default=100, help="bytes of a record's value")
     parser.add_argument("--rate", type=float, default=20_000, help="records per second; 0 for full speed")
-    parser.add_argument("--backoff", type=int, default=100, help="the writer's retry.backoff.ms")
+    parser.add_argument("--backoff", type=_backoff_ms, default=100, help="the writer's retry.backoff.ms")
     options = parser.parse_args(arguments)
     try:
         if options.cluster != "kraft":

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.bench_failover import main
 from benchmarks.failover_timeline import Event, active_controller, client_steps, events_of, next_leader, node_steps
 from benchmarks.numbered_records import Gap, longest_gap, read
 
@@ -74,3 +75,12 @@ def test_reader_that_gets_no_more_records_returns_those_that_it_has(monkeypatch:
     ours.send(1)  # a record was written, and no broker has it
     read(theirs, "127.0.0.1:1", "t")
     assert ours.recv().seen == bytearray()
+
+
+@pytest.mark.parametrize("backoff_ms", ["-1", "0", "300001"])
+def test_backoff_that_no_writer_can_have_is_refused_before_a_cluster_starts(
+    backoff_ms: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--seconds", "0", "--backoff", backoff_ms])
+    assert f"{backoff_ms} is not between 1 and 300000" in capsys.readouterr().err
