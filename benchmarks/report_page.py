@@ -36,7 +36,8 @@ _METHOD: Final = f"""## How to read the tables
 
 - Both nodes, or both clusters, run during all loads of a table, and may use every core. The client runs on the same
   machine. In each round, both are measured one after the other, and the first of a round is the second of the next.
-  Unmeasured rounds come before, because a JVM compiles code that runs often.
+  Unmeasured rounds come before, because a JVM compiles code that runs often. A load begins when the nodes have ended
+  the work of the one before, such as the deletion of a hundred logs.
 - A cell has the median of the rounds, and in brackets the smallest and the largest value.
 - A ratio tells how many times better this project is: above 1, it is better. Its brackets have the bounds within which
   all pairs of rounds lie. Where the intervals of both overlap, the difference is "{WITHIN_THE_NOISE}". Five rounds of
