@@ -17,9 +17,8 @@ before, which grow up to 10 s. At full speed (`--rate 0`), nodes and clients wai
 large that a restart takes longer from kill to kill.
 
 `kafka` is Apache Kafka with its defaults. `kafka-fast` is Apache Kafka with a broker session timeout as short as the
-time that this project's controller grants a broker whose connection was reset. For both, the time
-after which another node led is not reported. Without java or mvn they are skipped with a message, and the exit code is
-0.
+time that this project's controller grants a broker whose connection was reset. For both, the time after which another
+node led is not reported. Without java or mvn they are skipped with a message, and the exit code is 0.
 """
 
 import argparse

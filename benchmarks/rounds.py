@@ -34,8 +34,8 @@ def alternate(
     The rounds of a part are spread over the whole run, so that a disturbance of some seconds meets one round of each
     peer at most. The first peer of a round is the last of the next one.
 
-    A load begins when the peers have become idle. Beside a peer that still deletes the hundred logs of the load before,
-    the other one reads half as many records per second.
+    A load begins when the peers have become idle. Beside Apache Kafka's cluster that still deleted the hundred logs of
+    the load before, this project's read a third fewer records per second.
     """
     for number in range(-WARM_UP_ROUNDS, rounds):
         print(

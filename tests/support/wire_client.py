@@ -14,21 +14,15 @@ from broker.wire.api import APIS
 from broker.wire.codec import decode, encode
 from broker.wire.header import encode_request_header, parse_response_header, response_header_version
 
-# The longest wait for a response, unless a test chooses another one. A later response counts as missing.
+# The longest wait of a test. A later response counts as missing.
 TIMEOUT_SECONDS = 10
 
 
 class WireClient:
-    """A connection to a node. Responses are in the order of the requests, and each is read with `receive`.
+    """A connection to a node. Responses are in the order of the requests, and each is read with `receive`."""
 
-    A response that takes longer than `timeout_s` raises TooSlowError.
-    """
-
-    def __init__(
-        self, stream: trio.SocketStream, client_id: str = "test", *, timeout_s: float = TIMEOUT_SECONDS
-    ) -> None:
+    def __init__(self, stream: trio.SocketStream, client_id: str = "test") -> None:
         self._client_id = client_id
-        self._timeout_s = timeout_s
         self._stream = stream
         self._received = bytearray()
         self._sent: list[tuple[int, type[Any], int]] = []  # correlation id, response class and version
@@ -80,7 +74,7 @@ class WireClient:
 
     async def expect_close(self) -> None:
         """Assert that the node closes the connection without another byte."""
-        with trio.fail_after(self._timeout_s):
+        with trio.fail_after(TIMEOUT_SECONDS):
             try:
                 rest = bytes(self._received) or await self._stream.receive_some()
             except trio.BrokenResourceError:  # a reset: the node closed with unread data of ours
@@ -97,7 +91,7 @@ class WireClient:
         await self._stream.aclose()
 
     async def _take(self, count: int) -> bytes:
-        with trio.fail_after(self._timeout_s):
+        with trio.fail_after(TIMEOUT_SECONDS):
             while len(self._received) < count:
                 data = await self._stream.receive_some()
                 if not data:
@@ -113,11 +107,9 @@ def framed(payload: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def connected(
-    port: int, client_id: str = "test", *, timeout_s: float = TIMEOUT_SECONDS
-) -> AsyncIterator[WireClient]:
+async def connected(port: int, client_id: str = "test") -> AsyncIterator[WireClient]:
     """A connection that is open within the block."""
-    client = WireClient(await trio.open_tcp_stream("127.0.0.1", port), client_id, timeout_s=timeout_s)
+    client = WireClient(await trio.open_tcp_stream("127.0.0.1", port), client_id)
     try:
         yield client
     finally:

@@ -16,6 +16,7 @@ from broker.coordinator.group.share.heartbeat import (
     validate,
 )
 from broker.coordinator.group.share.offsets import (
+    STEP_ITEMS,
     UNKNOWN_PARTITION,
     alter_offsets,
     delete_offsets,
@@ -50,9 +51,7 @@ T = TypeVar("T")
 
 # Work of a handler that yields what it waits for, and None between steps; see `broker.server.scheduler`.
 Work: TypeAlias = Generator[Coroutine[Any, Any, Any] | None, Any, T]
-# The number of topics or partitions in one step of a description: some 0.1 ms.
-_STEP_ITEMS: Final = 32
-# The number of partitions that are looked up in one step: some 0.1 ms, too.
+# The number of topics or partitions that are looked up in one step: some 0.1 ms.
 _STEP_PLACES: Final = 256
 # The number of groups in one decision about the deletion of their states: some 2 ms with 500 partitions each.
 _DELETED_AT_ONCE: Final = 8
@@ -185,7 +184,7 @@ class ShareGroups:
                 wanted.append((image, list(dict.fromkeys(topic.partitions))))
             else:
                 unknown.append((yield from _without_offsets(topic.topic_name, topic.partitions)))
-            if not number % _STEP_ITEMS:
+            if not number % STEP_ITEMS:
                 yield None
         described = yield from self._described(group_id, wanted)
         return described + unknown
@@ -207,10 +206,10 @@ class ShareGroups:
             for index in indexes:
                 summary, end = summaries.get((image.topic_id, index)), ends.get((image.name, index))
                 topic.partitions.append(_described_partition(index, summary, end))
-                if not len(topic.partitions) % _STEP_ITEMS:
+                if not len(topic.partitions) % STEP_ITEMS:
                     yield None
             described.append(topic)
-            if not number % _STEP_ITEMS:
+            if not number % STEP_ITEMS:
                 yield None
         return described
 
@@ -230,7 +229,7 @@ class ShareGroups:
                 error = errors.get((topic.topic_id, each.partition_index))
                 if error is not None and each.error_code == ErrorCode.NONE:
                     each.error_code, each.error_message = error.code, error.message or None
-                if not number % _STEP_ITEMS:
+                if not number % STEP_ITEMS:
                     yield None
             yield None
         return responses
@@ -257,7 +256,7 @@ class ShareGroups:
             elif name in without:
                 error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no offset information to delete.")
             responses.append(_deleted(name, image, error))
-            if not number % _STEP_ITEMS:
+            if not number % STEP_ITEMS:
                 yield None
         return responses
 
@@ -368,7 +367,7 @@ def _without_offsets(name: str, partitions: Iterable[int]) -> Work[DescribeShare
         topic.partitions.append(
             DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=NO_OFFSET)
         )
-        if not len(topic.partitions) % _STEP_ITEMS:
+        if not len(topic.partitions) % STEP_ITEMS:
             yield None
     return topic
 

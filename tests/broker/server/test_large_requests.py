@@ -43,8 +43,6 @@ from tests.support.wire_client import WireClient, connected, only
 TOPIC, BROKER = 2, 4
 FOREVER_MS = 600_000
 MANY_PARTITIONS = 300
-# The time limit of a request that takes the node a noticeable time, of which a machine under load needs a multiple.
-BUSY_MS = 60_000
 
 
 async def test_resource_that_is_named_2000_times_is_described_once(tmp_path: Path) -> None:
@@ -262,10 +260,10 @@ async def test_large_delete_records_answers_every_partition(tmp_path: Path) -> N
 
 
 async def test_large_create_topics_answers_each_name_once(tmp_path: Path) -> None:
-    async with running_node(tmp_path) as node, connected(node.port, timeout_s=BUSY_MS / 1000) as client:
+    async with running_node(tmp_path) as node, connected(node.port) as client:
         names = [f"topic-{number:04}" for number in range(500)]
         topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in [*names, names[3]]]
-        created = await client.call(CreateTopicsRequest(topics=topics, timeout_ms=BUSY_MS, validate_only=True), 7)
+        created = await client.call(CreateTopicsRequest(topics=topics, timeout_ms=10_000, validate_only=True), 7)
         assert sorted(topic.name for topic in created.topics) == names
         refused = only([topic for topic in created.topics if topic.error_code])
         assert (refused.name, refused.error_message) == (names[3], "Duplicate topic name.")

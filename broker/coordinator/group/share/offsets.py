@@ -32,8 +32,8 @@ UNKNOWN_PARTITION: Final = "This server does not host this topic-partition."
 _FIRST_EPOCH: Final = 1
 _NO_HASH: Final = 0
 _NO_TIME_MS: Final = 0
-# The number of topics or partitions that are checked in one step: some 0.1 ms.
-_STEP_ITEMS: Final = 32
+# The number of topics or partitions that are checked or described in one step: some 0.1 ms.
+STEP_ITEMS: Final = 32
 
 # Initialization
 
@@ -98,10 +98,10 @@ def start_offsets(
             response.partitions.append(_altered(each.partition_index, error))
             if known is not None and error is None:
                 offsets.setdefault(known.topic_id, {})[each.partition_index] = each.start_offset
-            if not len(response.partitions) % _STEP_ITEMS:
+            if not len(response.partitions) % STEP_ITEMS:
                 yield
         responses.append(response)
-        if not len(responses) % _STEP_ITEMS:
+        if not len(responses) % STEP_ITEMS:
             yield
     return responses, offsets
 
